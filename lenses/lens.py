@@ -1,0 +1,100 @@
+"""The interface of a lens, documented once.
+
+A lens is a frozen dataclass whose fields are its options. Everything else follows from the class:
+controls and `--help` from the fields, the card and the methods page from `card`, the receipt from
+`claim`. Heavy imports stay inside `attribute`, so that listing the lenses needs no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints
+
+from lenses.attribution import Attribution, Claim
+from lenses.errors import BadOption
+
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
+    from lenses.target import Target
+    from lenses.trace import Trace
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a reader should know of a lens, in plain words; `formula` is LaTeX."""
+
+    measures: str
+    formula: str
+    adds_up: str
+    cost: str
+    caveats: str
+
+
+class Lens(Protocol):
+    """One way to say what each depth gave to a target.
+
+    `attribute` is pure: the same decoder, trace and target give the same attribution, the decoder is
+    left as it was, and any number of threads may call it at once. It raises `UnsupportedLens` where
+    the model has no such reading, and `BadOption` where an option does not fit the model.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    claim: ClassVar[Claim]
+    source: ClassVar[str]
+    card: ClassVar[Card]
+    gradients: ClassVar[bool]  # whether it differentiates: slower, and float32 is wanted
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that matter to the answer, as the report prints them."""
+        ...
+
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution: ...
+
+
+def option(default: Any, help: str, when: tuple[str, Any] | None = None, least: int = 0) -> Any:
+    """A dataclass field that is an option: its default, what it does, and when it matters.
+
+    `when` names another field and the value it must have for this one to count; `least` is the
+    smallest whole number allowed.
+    """
+    return field(default=default, metadata={"help": help, "when": when, "least": least})
+
+
+class Options:
+    """What every lens derives from its fields: which options count, and whether they are allowed."""
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for f in _fields(self):
+            problem = _problem(hints[f.name], f.metadata.get("least", 0), getattr(self, f.name))
+            if problem:
+                name = getattr(self, "name", type(self).__name__)
+                raise BadOption(f"{name}: {f.name} {problem}, not {getattr(self, f.name)!r}")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that count, by name; those left to the lens are left out."""
+
+        def counts(f: dataclasses.Field[Any]) -> bool:
+            when = f.metadata.get("when")
+            return when is None or getattr(self, when[0]) == when[1]
+
+        values = {f.name: getattr(self, f.name) for f in _fields(self) if counts(f)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
+    return dataclasses.fields(lens)
+
+
+def _problem(kind: Any, least: int, value: Any) -> str:
+    """What is wrong with a value for a field of this type, or nothing."""
+    choices = get_args(kind)
+    if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
+        return f"must be one of {', '.join(choices)}"
+    if kind is int and (not isinstance(value, int) or value < least):
+        return f"must be a whole number of at least {least}"
+    return ""

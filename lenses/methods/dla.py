@@ -1,0 +1,111 @@
+r"""Direct logit attribution: what each part of the last state adds to the target's logit.
+
+Law: parts + constant = the head's raw logit, before any scale or softcap. The final norm's statistics
+are frozen at the last state. Source: Elhage et al., "A Mathematical Framework for Transformer
+Circuits" (2021).
+
+No norm is re-implemented and none is looked up by name. Let T be what the model does between the
+last block and the head. Where T is a norm it has the form T(x) = A x / s(x) + c, with s the root mean
+square of x (or of x less its mean), whatever its weight (w or 1 + w), bias or projection. Then
+A x / s(h_L) = (T(k x) − c) · s(x) / s(h_L) for any factor k, so that T itself, called on each part
+made large enough for the norm's epsilon to vanish, gives that part's contribution. Where T is affine
+(OPT-350m, or no norm at all) it is called on the part as it is. What is neither is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from lenses.attribution import Attribution, Claim, Unit
+from lenses.errors import NonFinite, UnsupportedLens
+from lenses.lens import Card, Options
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+    from torch import Tensor
+
+    from lenses.decoder import Decoder
+    from lenses.target import Target
+    from lenses.trace import Trace
+
+LOUD = 64.0
+"""Root mean square at which a part is shown to the norm: its epsilon (≤ 1e-5) is then < 3e-9 of it."""
+
+
+@dataclass(frozen=True)
+class DLA(Options):
+    """Parts of the target's raw logit: the embedding's, each block's, and a constant."""
+
+    name: ClassVar[str] = "dla"
+    title: ClassVar[str] = "Direct logit attribution"
+    claim: ClassVar[Claim] = Claim.ACROSS
+    gradients: ClassVar[bool] = False
+    source: ClassVar[str] = "Elhage et al. 2021, “A Mathematical Framework for Transformer Circuits”"
+    card: ClassVar[Card] = Card(
+        measures="What the embedding and each block add directly to the target's logit, with the "
+        "final norm's statistics frozen.",
+        formula=r"c_b = w_t^\top \frac{A\,(h_{b+1} - h_b)}{s(h_L)}, \qquad "
+        r"c_{\mathrm{emb}} + \sum_b c_b + \mathrm{constant} = \mathrm{logit}_t",
+        adds_up="The parts and the constant (norm and head bias) sum to the raw logit, to float32. "
+        "They do not sum to a probability: the softmax comes after.",
+        cost="One forward pass and one head product a depth.",
+        caveats="In logits, before softcap, scale and softmax: a block that raises every logit alike "
+        "scores high and changes nothing. Freezing the norm hides how blocks change its scale.",
+    )
+
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        import torch
+
+        states = trace.residual[:, target.position]
+        parts = torch.cat([states[:1], states.diff(dim=0)])
+        given, constant = _frozen(decoder, parts, states[-1])
+        rows = torch.cat([given, constant[None], torch.zeros_like(constant)[None]])
+        rows = torch.cat([rows.to(decoder.dtype), decoder.before_head(states[-1:])])
+        logits = decoder.head(rows)[:, target.token].double().cpu().numpy()
+        if not np.isfinite(logits).all():
+            raise NonFinite(
+                f"the head's logit of token {target.token} is {logits[-1]}, which has no parts: the "
+                "head's bias rules this token out"
+            )
+        return Attribution(
+            self.name, self.options, Unit.LOGIT, self.claim, np.arange(len(parts)),
+            logits[:-3] - logits[-2], start=0.0, end=float(logits[-1]), constant=float(logits[-3]),
+            precision=float(torch.finfo(decoder.dtype).eps),
+        )  # fmt: skip
+
+
+def _frozen(
+    decoder: Decoder, parts: Float[Tensor, "part width"], last: Float[Tensor, " width"]
+) -> tuple[Float[Tensor, "part head"], Float[Tensor, " head"]]:
+    """What the head is given for each part with the norm frozen at `last`, and its constant."""
+    import torch
+
+    def tail(rows: Tensor) -> Tensor:
+        return decoder.before_head(rows.to(decoder.dtype)).double()
+
+    tolerance = 1e3 * torch.finfo(decoder.dtype).eps
+    shifted = last + last.float().square().mean().sqrt().to(last.dtype)
+    zero, once, twice, moved = tail(torch.stack([torch.zeros_like(last), last, 2 * last, shifted]))
+    if _close(twice - zero, 2 * (once - zero), tolerance):
+        return tail(parts) - zero, zero
+    rows = torch.cat([parts, last[None]]).double()
+    if _close(moved, once, tolerance):  # a norm that takes the mean out first
+        rows = rows - rows.mean(dim=-1, keepdim=True)
+    sizes = rows.square().mean(dim=-1, keepdim=True).sqrt()
+    linear = (tail(rows * (LOUD / sizes.clamp_min(1e-30))) - zero) * sizes
+    # s(h_L), epsilon and all, from what the model itself makes of h_L (least squares).
+    size = (linear[-1] @ (once - zero)) / (once - zero).square().sum()
+    given = linear[:-1] / size
+    if not _close(given.sum(dim=0), once - zero, tolerance):
+        raise UnsupportedLens(
+            "DLA is not available for this model: what stands between its last block and its head is "
+            "neither affine nor a norm whose statistics can be frozen"
+        )
+    return given, zero
+
+
+def _close(found: Tensor, expected: Tensor, tolerance: float) -> bool:
+    return bool((found - expected).abs().max() <= tolerance * expected.abs().max())

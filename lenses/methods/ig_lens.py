@@ -1,0 +1,106 @@
+"""IG-Lens: one ledger of the target's probability, from a baseline to the model's own answer.
+
+Law: the shares sum to f(h[L]) − f(baseline), whatever depths are chosen, since neighbouring levels
+telescope. Source: D. A. Nguyen, arXiv 2606.29693.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from lenses.attribution import Attribution, Claim, Unit
+from lenses.errors import BadOption
+from lenses.lens import Card, Options, option
+from lenses.quadrature import Rule, rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from lenses.decoder import Decoder
+    from lenses.target import Target
+    from lenses.trace import Trace
+
+
+@dataclass(frozen=True)
+class IGLens(Options):
+    """Shares of probability between neighbouring depths, read by the model's own norm and head."""
+
+    name: ClassVar[str] = "ig-lens"
+    title: ClassVar[str] = "IG-Lens"
+    claim: ClassVar[Claim] = Claim.ACROSS
+    gradients: ClassVar[bool] = False
+    source: ClassVar[str] = "D. A. Nguyen, arXiv 2606.29693"
+    card: ClassVar[Card] = Card(
+        measures="How much of the target's probability each block adds or takes away, as the model's "
+        "own norm and head read it.",
+        formula=r"s_b = f(h_{b+1}) - f(h_b), \qquad \sum_b s_b = f(h_L) - f(h_0), \qquad "
+        r"f(h) = \mathrm{softmax}(\mathrm{head}(\mathrm{norm}(h)))_t",
+        adds_up="The shares telescope: whatever depths are chosen, they sum to the change of "
+        "probability, to the last bit of float64. With the gradient estimator they are an integral, "
+        "and the gap falls as steps grow.",
+        cost="One forward pass and one head product a depth (gradient: steps × depths, forward and back).",
+        caveats="With the observed estimator this is the first difference of the logit lens's "
+        "probability; what it adds is the ledger. More steps change nothing, by construction. It "
+        "measures what can be read out at a depth, not what causes the answer.",
+    )
+
+    estimator: Literal["observed", "gradient"] = option(
+        "observed", "observed differences (exact), or the integral of the gradient between depths"
+    )
+    baseline: Literal["embedding", "mean", "zero"] = option(
+        "embedding", "where the path starts: the token's own depth 0, the prompt's mean, or zeros"
+    )
+    depths: tuple[int, ...] | None = option(None, "which depths to keep (the last always is); all if none")
+    steps: int = option(
+        32, "points of the integral in each segment", when=("estimator", "gradient"), least=1
+    )
+    rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
+
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        import torch
+
+        from lenses import baseline, readout
+
+        depths = self._depths(trace.blocks)
+        start = baseline.residual(self.baseline, trace, target.position)
+        path = torch.cat([start[None], trace.residual[list(depths), target.position]])
+        levels = readout.level(decoder, path, target.token)
+        gradient = self.estimator == "gradient"
+        values = self._integrated(decoder, path, target.token) if gradient else np.diff(levels)
+        return Attribution(
+            self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), values,
+            start=float(levels[0]), end=float(levels[-1]), quadrature=gradient,
+        )  # fmt: skip
+
+    def _depths(self, blocks: int) -> tuple[int, ...]:
+        """The chosen depths after 0, where the path starts anyway, and always the last."""
+        chosen = range(1, blocks + 1) if self.depths is None else self.depths
+        if wrong := [depth for depth in chosen if not 0 <= depth <= blocks]:
+            raise BadOption(f"ig-lens: depth {wrong[0]} is outside 0…{blocks} of this model")
+        return tuple(sorted({*chosen, blocks} - {0}))
+
+    def _integrated(
+        self, decoder: Decoder, path: Float[Tensor, "depth width"], token: int
+    ) -> Float[ndarray, " segment"]:
+        """∫ ∇f · dh along each straight segment of the path, by the chosen rule."""
+        import torch
+
+        from lenses import readout
+
+        nodes, weights = rule(self.rule, self.steps)
+        segment = torch.arange(len(path) - 1).repeat_interleave(self.steps)
+        along = path.new_tensor(nodes).repeat(len(path) - 1)[:, None]
+        change = path.diff(dim=0)
+        slopes = []
+        # The backward pass keeps the logits and their softmax beside each other.
+        size = max(1, readout.chunk_rows(decoder) // 4)
+        for part, part_along in zip(segment.split(size), along.split(size), strict=True):
+            points = (path[part] + part_along * change[part]).requires_grad_()
+            (slope,) = torch.autograd.grad(readout.probability(decoder, points, token).sum(), points)
+            slopes.append((slope.double() * change[part].double()).sum(dim=-1))
+        return torch.cat(slopes).reshape(-1, self.steps).cpu().numpy() @ weights

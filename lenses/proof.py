@@ -1,0 +1,90 @@
+"""The proof at load: the decoder's readouts are the model's own, and the model sees no future.
+
+A number that can't be proved is refused with the gap in the message; it never reaches a chart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lenses.errors import NonFinite, UnsupportedModel
+
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
+
+TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-6, torch.float16: 5e-3, torch.bfloat16: 3e-2}
+"""Largest allowed difference of a probability: two kernels' rounding in that number format."""
+
+PROBE = 8
+"""Tokens in the probe; a model with fewer places gets as many as it has."""
+
+
+def prove(decoder: Decoder) -> float:
+    """The largest difference of a probability between the model and its readouts.
+
+    Compares the untouched model with `resume` from the first, second, middle and last depth, with
+    the readout of single rows, and with itself when only the last token changes. Raises
+    `UnsupportedModel`, or `NonFinite` where the model itself gives no numbers.
+    """
+    ids = _probe(decoder)
+    own = _probabilities(decoder._forward(decoder.model, ids[None], None))[0]
+    if not own.isfinite().all():
+        raise NonFinite(
+            f"{decoder.name or 'the model'} gives logits that are not finite in "
+            f"{str(decoder.dtype).removeprefix('torch.')}: load it in bfloat16 or float32"
+        )
+    _refuse_foresight(decoder, ids, own)
+    trace = decoder.trace(ids)
+    with torch.no_grad():
+        # Every depth takes seconds on a laptop; each kind of place is enough (all are in the tests).
+        depths = sorted({0, 1, decoder.blocks // 2, decoder.blocks})
+        gaps = [_gap(own, decoder.resume(depth, trace[depth])) for depth in depths]
+        for out in (None, decoder.buffer(len(ids))):
+            gaps.append(_gap(own, decoder.readout(trace[-1], out)))
+    worst = max(range(len(gaps)), key=gaps.__getitem__)
+    agree(decoder, gaps[worst], f"put back in at depth {[*depths, depths[-1], depths[-1]][worst]}")
+    return gaps[worst]
+
+
+def agree(decoder: Decoder, gap: float, where: str) -> None:
+    """Refuse a readout that is further from the model's own probability than rounding explains."""
+    tolerance = TOLERANCE.get(decoder.dtype, 1e-6)
+    if not gap <= tolerance:
+        raise UnsupportedModel(
+            f"a state {where} of {decoder.name or type(decoder.model).__name__} gives a probability "
+            f"{gap:.2g} away from the model's own (allowed: {tolerance:.0e}); its readout can't be "
+            "trusted, so nothing is shown"
+        )
+
+
+def _probe(decoder: Decoder) -> Tensor:
+    """Different ids, spread over the vocabulary: the same on every run."""
+    limit = decoder.positions.tokens
+    count = min(PROBE, decoder.embeddings, limit or PROBE)
+    return torch.linspace(0, decoder.embeddings - 1, count, device=decoder.device).long()
+
+
+def _refuse_foresight(decoder: Decoder, ids: Tensor, own: Tensor) -> None:
+    if len(ids) < 2:
+        return
+    other = ids.clone()
+    other[-1] = ids[0] if ids[-1] != ids[0] else ids[1]
+    changed = _probabilities(decoder._forward(decoder.model, other[None], None))[0]
+    moved = float((own[:-1] - changed[:-1]).abs().max())
+    if moved > 10 * TOLERANCE.get(decoder.dtype, 1e-6):
+        raise UnsupportedModel(
+            f"{decoder.name or type(decoder.model).__name__} is not a decoder-only model: changing "
+            f"the last token moves an earlier probability by {moved:.2g}, so it sees the future"
+        )
+
+
+def _probabilities(logits: Tensor) -> Tensor:
+    return logits.detach().float().softmax(dim=-1)
+
+
+def _gap(own: Float[Tensor, "position vocabulary"], logits: Tensor) -> float:
+    return float((own - _probabilities(logits)).abs().max())

@@ -1,0 +1,51 @@
+"""The lenses, in the order in which they are shown. Adding a lens is one file and one name here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lenses.attribution import Claim
+from lenses.errors import BadOption, UnknownLens
+from lenses.lens import Lens
+from lenses.methods.conductance import Conductance
+from lenses.methods.dla import DLA
+from lenses.methods.ig_lens import IGLens
+from lenses.methods.layer_ig import LayerIG
+from lenses.methods.logit_lens import LogitLens
+
+LENSES: dict[str, type[Lens]] = {
+    lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance)
+}
+
+
+def get(name: str, **options: Any) -> Lens:
+    """The lens of that name with these options; raises `UnknownLens` and `BadOption`."""
+    if name not in LENSES:
+        raise UnknownLens(f"there is no lens {name!r}: choose from {', '.join(LENSES)}")
+    known = LENSES[name].__dataclass_fields__  # type: ignore[attr-defined]
+    if unknown := set(options) - set(known):
+        raise BadOption(
+            f"{name} has no option {sorted(unknown)[0]!r}: it has {', '.join(known) or 'none'}"
+        )
+    return LENSES[name](**options)
+
+
+def choose(
+    names: list[str] | None = None,
+    *,
+    baseline: str | None = None,
+    steps: int | None = None,
+    depths: tuple[int, ...] | None = None,
+) -> list[Lens]:
+    """The named lenses (all by default), each given those of the common options that it has.
+
+    `baseline` is a residual baseline, so it goes to lenses that claim a sum across depths; Captum's
+    two start from a prompt and keep their own.
+    """
+    chosen = []
+    for name in names or list(LENSES):
+        lens = type(get(name))
+        given = {"baseline": baseline if lens.claim is Claim.ACROSS else None, "steps": steps, "depths": depths}
+        has = lens.__dataclass_fields__  # type: ignore[attr-defined]
+        chosen.append(get(name, **{k: v for k, v in given.items() if v is not None and k in has}))
+    return chosen

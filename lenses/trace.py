@@ -1,0 +1,27 @@
+"""The chain of residual states of one prompt: a value, with no tie to the model that made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The residual at each depth: 0 is what enters block 0, d is what block d − 1 handed on."""
+
+    ids: Int[Tensor, " position"]
+    residual: Float[Tensor, "depth position width"]
+
+    def __getitem__(self, depth: int) -> Float[Tensor, "position width"]:
+        return self.residual[depth]
+
+    @property
+    def blocks(self) -> int:
+        return self.residual.shape[0] - 1
+
+    @property
+    def positions(self) -> int:
+        return self.residual.shape[1]
