@@ -133,7 +133,7 @@ def ask(
     prompt = tokens.encode(decoder.tokenizer, text, chat)
     place = targets.at(prompt, position)
     trace = decoder.trace(prompt.ids)
-    own = _softmax(decoder.logits(prompt.ids, place).double().cpu().numpy())
+    own = _softmax(decoder.own(prompt.ids, [place])[0].double().cpu().numpy())
     read = _softmax(decoder.readout(trace[-1][place : place + 1])[0].double().cpu().numpy())
     if not np.isfinite(own).all():
         raise NonFinite(

@@ -141,11 +141,13 @@ class Decoder:
         return states, logits
 
     @torch.no_grad()
-    def logits(
-        self, ids: Int[Tensor, " position"] | Sequence[int], position: int
-    ) -> Float[Tensor, " vocabulary"]:
-        """The untouched model's own logits after `position`, in float32."""
-        return self._forward(self.model, self._checked(ids)[None], [position])[0, 0].float()
+    def own(
+        self,
+        ids: Int[Tensor, " position"] | Sequence[int],
+        positions: Sequence[int] | None = None,
+    ) -> Float[Tensor, "kept vocabulary"]:
+        """The untouched model's own logits, after each of `positions` or all."""
+        return self._forward(self.model, self._checked(ids)[None], positions)[0]
 
     @torch.no_grad()
     def embed(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position embedding"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
 
 from lenses.attribution import Attribution, Claim
 from lenses.errors import BadOption
@@ -31,6 +31,7 @@ class Card:
     caveats: str
 
 
+@runtime_checkable
 class Lens(Protocol):
     """One way to say what each depth gave to a target.
 

@@ -5,16 +5,15 @@ A number that can't be proved is refused with the gap in the message; it never r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lenses.errors import NonFinite, UnsupportedModel
-
-if TYPE_CHECKING:
-    from lenses.decoder import Decoder
+from lenses.layout import Positions
+from lenses.trace import Trace
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-6, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 """Largest allowed difference of a probability: two kernels' rounding in that number format."""
@@ -23,7 +22,29 @@ PROBE = 8
 """Tokens in the probe; a model with fewer places gets as many as it has."""
 
 
-def prove(decoder: Decoder) -> float:
+@runtime_checkable
+class Provable(Protocol):
+    """What the proof needs of a `Decoder`, which calls it when it is made."""
+
+    model: Any
+    name: str
+    blocks: int
+    dtype: torch.dtype
+
+    @property
+    def device(self) -> torch.device: ...
+    @property
+    def embeddings(self) -> int: ...
+    @property
+    def positions(self) -> Positions: ...
+    def trace(self, ids: Any) -> Trace: ...
+    def resume(self, depth: int, residual: Tensor) -> Tensor: ...
+    def buffer(self, rows: int) -> Tensor | None: ...
+    def readout(self, rows: Tensor, out: Tensor | None = None) -> Tensor: ...
+    def own(self, ids: Tensor) -> Tensor: ...
+
+
+def prove(decoder: Provable) -> float:
     """The largest difference of a probability between the model and its readouts.
 
     Compares the untouched model with `resume` from the first, second, middle and last depth, with
@@ -31,7 +52,7 @@ def prove(decoder: Decoder) -> float:
     `UnsupportedModel`, or `NonFinite` where the model itself gives no numbers.
     """
     ids = _probe(decoder)
-    own = _probabilities(decoder._forward(decoder.model, ids[None], None))[0]
+    own = _probabilities(decoder.own(ids))
     if not own.isfinite().all():
         raise NonFinite(
             f"{decoder.name or 'the model'} gives logits that are not finite in "
@@ -50,7 +71,7 @@ def prove(decoder: Decoder) -> float:
     return gaps[worst]
 
 
-def agree(decoder: Decoder, gap: float, where: str) -> None:
+def agree(decoder: Provable, gap: float, where: str) -> None:
     """Refuse a readout that is further from the model's own probability than rounding explains."""
     tolerance = TOLERANCE.get(decoder.dtype, 1e-6)
     if not gap <= tolerance:
@@ -61,19 +82,19 @@ def agree(decoder: Decoder, gap: float, where: str) -> None:
         )
 
 
-def _probe(decoder: Decoder) -> Tensor:
+def _probe(decoder: Provable) -> Tensor:
     """Different ids, spread over the vocabulary: the same on every run."""
     limit = decoder.positions.tokens
     count = min(PROBE, decoder.embeddings, limit or PROBE)
     return torch.linspace(0, decoder.embeddings - 1, count, device=decoder.device).long()
 
 
-def _refuse_foresight(decoder: Decoder, ids: Tensor, own: Tensor) -> None:
+def _refuse_foresight(decoder: Provable, ids: Tensor, own: Tensor) -> None:
     if len(ids) < 2:
         return
     other = ids.clone()
     other[-1] = ids[0] if ids[-1] != ids[0] else ids[1]
-    changed = _probabilities(decoder._forward(decoder.model, other[None], None))[0]
+    changed = _probabilities(decoder.own(other))
     moved = float((own[:-1] - changed[:-1]).abs().max())
     if moved > 10 * TOLERANCE.get(decoder.dtype, 1e-6):
         raise UnsupportedModel(

@@ -17,6 +17,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from lenses.decoder import Decoder
+from lenses.errors import NonFinite
 
 BUDGET = 128 << 20
 """Bytes of logits that are alive at once."""
@@ -43,7 +44,8 @@ def read(
 ) -> Readings:
     """Probability, log-probability (natural, finite where the probability underflows) and logit.
 
-    `tokens` is the target of every row, or one for each; `top` asks for the likeliest k.
+    `tokens` is the target of every row, or one for each; `top` asks for the likeliest k. Raises
+    `NonFinite` where a row's logits are not numbers.
     """
     wanted = torch.as_tensor(tokens, device=rows.device).expand(len(rows))
     parts = [
@@ -51,6 +53,11 @@ def read(
         for start, chunk in _logits(decoder, rows, budget)
     ]
     log, logit, ids, best = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if np.isnan(log).any():
+        raise NonFinite(
+            f"state {int(np.isnan(log).argmax())} of the {len(log)} that were read gives logits that are "
+            "not numbers: load the model in bfloat16 or float32"
+        )
     return Readings(np.exp(log), log, logit, ids, np.exp(best))
 
 

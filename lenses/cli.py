@@ -1,0 +1,177 @@
+"""The command line: `lenses compare`, `lenses models`, `lenses methods`.
+
+Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
+Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lenses.catalog import DEFAULT
+from lenses.errors import BadOption, LensesError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lenses.comparison import Comparison
+    from lenses.decoder import Decoder
+
+app = typer.Typer(
+    help="What each layer of a language model gave to a word, by methods that state what adds up.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+
+
+class Baseline(StrEnum):
+    EMBEDDING = "embedding"
+    MEAN = "mean"
+    ZERO = "zero"
+
+
+Model = Annotated[str, typer.Option(help="A catalog name (see `lenses models`), a Hub id, a folder or a .gguf file.")]
+Output = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
+
+
+@app.command()
+def compare(
+    prompt: Annotated[str, typer.Argument(help="The text whose next token is explained.")],
+    model: Model = DEFAULT,
+    target: Annotated[str | None, typer.Option(help="The token to explain; the likeliest by default.")] = None,
+    position: Annotated[int | None, typer.Option(help="Explain the token after this position; the last by default.")] = None,
+    lens: Annotated[list[str] | None, typer.Option(help="A lens (see `lenses methods`); repeat for more. All by default.")] = None,
+    baseline: Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path starts; embedding by default.")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")] = None,
+    depths: Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")] = False,
+    format: Annotated[Format, typer.Option(help="What to print.")] = Format.TABLE,
+    output: Output = None,
+) -> None:  # fmt: skip
+    """Show one prompt's target by several lenses side by side, each with a receipt."""
+    from lenses import registry
+
+    lenses = registry.choose(lens, baseline=baseline, steps=steps, depths=_depths(depths))
+    from lenses import comparison
+
+    decoder = _load(model)
+    with _status("comparing"):
+        result = comparison.compare(
+            decoder, prompt, target=target, position=position, lenses=lenses, chat=chat
+        )
+    _write(result, format, output)
+
+
+@app.command()
+def models() -> None:
+    """List the models that have a short name, and what else `--model` takes."""
+    from lenses import terminal
+
+    terminal.models(_console())
+
+
+@app.command()
+def methods() -> None:
+    """List the lenses: what each measures, what it claims adds up, its options and its source."""
+    from lenses import terminal
+
+    terminal.methods(_console())
+
+
+def main() -> None:
+    """The entry point: errors that a user can mend become one line and exit status 1."""
+    _quiet()
+    try:
+        app()
+    except LensesError as error:
+        sys.stderr.write(f"lenses: {' '.join(str(error).split())}\n")
+        raise SystemExit(1) from None
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(f"lenses: {error.filename}: {error.strerror}\n")
+        raise SystemExit(1) from None
+
+
+def _depths(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise BadOption(f"--depths takes whole numbers with commas, as 0,4,8, not {text!r}") from None
+
+
+def _load(model: str) -> Decoder:
+    """The decoder, with its progress on stderr."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    from lenses.loading import loading
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
+    with Progress(*columns, console=_console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"importing torch and transformers", total=None)
+        steps = loading(model)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                decoder: Decoder = end.value
+                return decoder
+            progress.update(task, description=step.text, completed=step.done, total=step.total or None)
+
+
+@contextmanager
+def _status(text: str) -> Iterator[None]:
+    with _console(stderr=True).status(text):
+        yield
+
+
+def _write(comparison: Comparison, format: Format, output: Path | None) -> None:
+    from lenses import terminal
+
+    if output is None:
+        if format is Format.JSON:
+            sys.stdout.write(_json(comparison.to_dict()))
+        else:
+            terminal.show(comparison, _console())
+        return
+    with open(output, "w", encoding="utf-8") as file:
+        if format is Format.JSON:
+            file.write(_json(comparison.to_dict()))
+        else:
+            terminal.show(comparison, _console(file=file))
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+
+
+def _console(**options: Any) -> Any:
+    """A rich console; where there is no terminal to measure, a table gets 120 columns."""
+    from rich.console import Console
+
+    console = Console(highlight=False, **options)
+    return console if console.is_terminal else Console(highlight=False, width=120, **options)
+
+
+def _quiet() -> None:
+    """Keep transformers' and the Hub client's own bars and notes off the terminal."""
+    import os
+
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    logging.getLogger("transformers").setLevel(logging.ERROR)

