@@ -119,6 +119,11 @@ class Decoder:
         states: list[Tensor] = []
 
         def keep(state: Tensor) -> Tensor:
+            if state.shape != (*inputs.shape[:2], state.shape[-1]):
+                raise UnsupportedModel(
+                    f"a state has shape {tuple(state.shape)} for {inputs.shape[0]} × {inputs.shape[1]} "
+                    "tokens, where one vector a token is needed: its depths can't be read one by one"
+                )
             states.append(watch[len(states)](state) if watch else state)
             return states[-1].clone()
 
@@ -207,12 +212,6 @@ class Decoder:
         self._kinds: dict[int, Any] = {}
         with torch.no_grad():
             states, logits = self.flow(torch.zeros(1, 1, dtype=torch.long, device=self.device))
-        shapes = {tuple(state.shape) for state in states}
-        if len(shapes) > 1 or states[0].ndim != 3 or states[0].shape[:2] != (1, 1):
-            raise UnsupportedModel(
-                f"the residual of {type(self.model).__name__} has shape {sorted(shapes)[-1]} for one "
-                "token, where one vector a token is needed; its depths can't be read one by one"
-            )
         self.width, self.vocabulary = states[0].shape[-1], logits.shape[-1]
         self.dtype = states[-1].dtype
 
