@@ -10,6 +10,7 @@ from lenses.decoder import Decoder
 from lenses.errors import BadOption
 from lenses.trace import Trace
 
+
 def residual(name: str, trace: Trace, position: int) -> Float[Tensor, " width"]:
     """The residual vector from which the IG-Lens path starts.
 

@@ -43,32 +43,48 @@ class Baseline(StrEnum):
     ZERO = "zero"
 
 
-Model = Annotated[str, typer.Option(help="A catalog name (see `lenses models`), a Hub id, a folder or a .gguf file.")]
+Prompt = Annotated[str, typer.Argument(help="The text whose next token is explained.")]
+Model = Annotated[
+    str, typer.Option(help="A catalog name (see `lenses models`), a Hub id, a folder or a .gguf file.")
+]
+Target = Annotated[str | None, typer.Option(help="The token to explain; the likeliest by default.")]
+Position = Annotated[
+    int | None, typer.Option(help="Explain the token after this position; the last by default.")
+]
+Lenses = Annotated[
+    list[str] | None,
+    typer.Option("--lens", help="A lens (see `lenses methods`); repeat for more. All by default."),
+]
+Start = Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path starts; embedding by default.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")]
+Depths = Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")]
+Chat = Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")]
+As = Annotated[Format, typer.Option(help="What to print.")]
 Output = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
 
 
 @app.command()
 def compare(
-    prompt: Annotated[str, typer.Argument(help="The text whose next token is explained.")],
+    prompt: Prompt,
     model: Model = DEFAULT,
-    target: Annotated[str | None, typer.Option(help="The token to explain; the likeliest by default.")] = None,
-    position: Annotated[int | None, typer.Option(help="Explain the token after this position; the last by default.")] = None,
-    lens: Annotated[list[str] | None, typer.Option(help="A lens (see `lenses methods`); repeat for more. All by default.")] = None,
-    baseline: Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path starts; embedding by default.")] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")] = None,
-    depths: Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")] = None,
-    chat: Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")] = False,
-    format: Annotated[Format, typer.Option(help="What to print.")] = Format.TABLE,
+    target: Target = None,
+    position: Position = None,
+    lens: Lenses = None,
+    baseline: Start = None,
+    steps: Steps = None,
+    depths: Depths = None,
+    chat: Chat = False,
+    format: As = Format.TABLE,
     output: Output = None,
-) -> None:  # fmt: skip
+) -> None:
     """Show one prompt's target by several lenses side by side, each with a receipt."""
     from lenses import registry
 
     lenses = registry.choose(lens, baseline=baseline, steps=steps, depths=_depths(depths))
-    from lenses import comparison
-
     decoder = _load(model)
     with _status("comparing"):
+        from lenses import comparison
+
         result = comparison.compare(
             decoder, prompt, target=target, position=position, lenses=lenses, chat=chat
         )
@@ -123,7 +139,7 @@ def _load(model: str) -> Decoder:
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
     with Progress(*columns, console=_console(stderr=True), transient=True) as progress:
-        task = progress.add_task(f"importing torch and transformers", total=None)
+        task = progress.add_task("importing torch and transformers", total=None)
         steps = loading(model)
         while True:
             try:

@@ -19,7 +19,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from lenses import readout, registry, target as targets, tokens
+from lenses import readout, registry, tokens
+from lenses import target as targets
 from lenses.attribution import Additivity, Attribution, Yardstick, check, yardstick
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite, UnsupportedLens

@@ -17,7 +17,7 @@ from pathlib import Path
 import platformdirs
 from filelock import FileLock
 
-from lenses.catalog import Source, Wheel
+from lenses.catalog import Source
 from lenses.errors import UnknownModel
 from lenses.fetch import Progress, fetch
 

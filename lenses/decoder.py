@@ -170,15 +170,15 @@ class Decoder:
     ) -> Float[Tensor, "row vocabulary"]:
         """The logits of final residual vectors; the head's product lands in `out` if given."""
 
-        def product(head: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Tensor:
+        def product(head: Any, hidden: Tensor, args: Any, kwargs: Any) -> Tensor:
             flat = hidden.reshape(-1, hidden.shape[-1])
             if head.bias is None:
-                torch.mm(flat, head.weight.t(), out=out)
+                filled = torch.mm(flat, head.weight.t(), out=out)
             else:
-                torch.addmm(head.bias, flat, head.weight.t(), out=out)
-            return out.reshape(*hidden.shape[:-1], -1)
+                filled = torch.addmm(head.bias, flat, head.weight.t(), out=out)
+            return filled.reshape(*hidden.shape[:-1], -1)
 
-        more = {} if out is None else {str(self._layout.head): product}
+        more: dict[str, Step] = {} if out is None else {str(self._layout.head): product}
         return self._resume(self.blocks, rows[:, None], None, more)[:, 0]
 
     @torch.no_grad()

@@ -31,7 +31,7 @@ class Layout:
     positions: Positions
 
 
-def text_config(model: nn.Module) -> Any:
+def text_config(model: Any) -> Any:
     """The configuration of the text decoder (a vision–language model keeps it inside)."""
     config = getattr(model, "config", None)
     if config is None:
@@ -80,20 +80,21 @@ def _path(model: nn.Module, getter: str) -> str | None:
     return next((name for name, module in model.named_modules() if module is wanted), None)
 
 
-def _keywords(model: nn.Module) -> frozenset[str]:
+def _keywords(model: Any) -> frozenset[str]:
     """The keywords of forward (of the inner model where PEFT wraps it)."""
     inner = model.get_base_model() if hasattr(model, "get_base_model") else model
     return frozenset(inspect.signature(type(inner).forward).parameters)
 
 
-def _positions(model: nn.Module) -> Positions:
+def _positions(model: Any) -> Positions:
     """Learned tables (GPT-2, OPT with 2 rows more) and buffers (GPT-J) end; rotary angles do not."""
     tokens = getattr(text_config(model), "max_position_embeddings", None)
     if not isinstance(tokens, int):
         return Positions(None, False)
     words = model.get_input_embeddings()
     learned = any(
-        isinstance(module, nn.Embedding) and module is not words
+        isinstance(module, nn.Embedding)
+        and module is not words
         and tokens <= module.num_embeddings <= tokens + 8
         for module in model.modules()
     )

@@ -69,7 +69,7 @@ class Options:
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
-        for f in _fields(self):
+        for f in fields(self):
             problem = _problem(hints[f.name], f.metadata.get("least", 0), getattr(self, f.name))
             if problem:
                 name = getattr(self, "name", type(self).__name__)
@@ -83,11 +83,12 @@ class Options:
             when = f.metadata.get("when")
             return when is None or getattr(self, when[0]) == when[1]
 
-        values = {f.name: getattr(self, f.name) for f in _fields(self) if counts(f)}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
+def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
+    """The options of a lens or of its class, in the order in which they are shown."""
     return dataclasses.fields(lens)
 
 

@@ -66,9 +66,7 @@ def level(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Flo
     return read(decoder, rows, token).probability
 
 
-def probability(
-    decoder: Decoder, rows: Float[Tensor, "row width"], token: int
-) -> Float[Tensor, " row"]:
+def probability(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Float[Tensor, " row"]:
     """The same, in the autograd graph of `rows`."""
     return chance(decoder.resume(decoder.blocks, rows[:, None])[:, 0], token)
 

@@ -6,27 +6,23 @@ from typing import Any
 
 from lenses.attribution import Claim
 from lenses.errors import BadOption, UnknownLens
-from lenses.lens import Lens
+from lenses.lens import Lens, fields
 from lenses.methods.conductance import Conductance
 from lenses.methods.dla import DLA
 from lenses.methods.ig_lens import IGLens
 from lenses.methods.layer_ig import LayerIG
 from lenses.methods.logit_lens import LogitLens
 
-LENSES: dict[str, type[Lens]] = {
-    lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance)
-}
+LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance)}
 
 
 def get(name: str, **options: Any) -> Lens:
     """The lens of that name with these options; raises `UnknownLens` and `BadOption`."""
     if name not in LENSES:
         raise UnknownLens(f"there is no lens {name!r}: choose from {', '.join(LENSES)}")
-    known = LENSES[name].__dataclass_fields__  # type: ignore[attr-defined]
+    known = [f.name for f in fields(LENSES[name])]
     if unknown := set(options) - set(known):
-        raise BadOption(
-            f"{name} has no option {sorted(unknown)[0]!r}: it has {', '.join(known) or 'none'}"
-        )
+        raise BadOption(f"{name} has no option {sorted(unknown)[0]!r}: it has {', '.join(known) or 'none'}")
     return LENSES[name](**options)
 
 
@@ -45,7 +41,11 @@ def choose(
     chosen = []
     for name in names or list(LENSES):
         lens = type(get(name))
-        given = {"baseline": baseline if lens.claim is Claim.ACROSS else None, "steps": steps, "depths": depths}
-        has = lens.__dataclass_fields__  # type: ignore[attr-defined]
+        given = {
+            "baseline": baseline if lens.claim is Claim.ACROSS else None,
+            "steps": steps,
+            "depths": depths,
+        }
+        has = [f.name for f in fields(lens)]
         chosen.append(get(name, **{k: v for k, v in given.items() if v is not None and k in has}))
     return chosen

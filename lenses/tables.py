@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pandas as pd
 
-from lenses.comparison import Comparison, Result
-from lenses.onset import onset
 from lenses.attribution import Claim
+from lenses.comparison import Comparison, Result
+from lenses.lens import fields
+from lenses.onset import onset
 
 
 def wide(comparison: Comparison) -> pd.DataFrame:
     """One row a depth, one column a lens (its name), in each lens's own unit; blank where it has none."""
-    columns = {r.attribution.lens: pd.Series(r.attribution.values, r.attribution.depths) for r in comparison.results}
+    columns = {
+        r.attribution.lens: pd.Series(r.attribution.values, r.attribution.depths) for r in comparison.results
+    }
     return pd.DataFrame(columns).sort_index().rename_axis("depth")
 
 
@@ -40,7 +41,9 @@ def receipt(result: Result) -> str:
     a, judged = result.attribution, result.additivity
     verdict = judged.verdict.value.replace("-", " ")
     if a.claim is Claim.LEVEL:
-        return f"{verdict}: levels, from {value(a.start)} at depth 0 to {value(a.end)} at depth {a.depths[-1]}"
+        return (
+            f"{verdict}: levels, from {value(a.start)} at depth 0 to {value(a.end)} at depth {a.depths[-1]}"
+        )
     constant = f" + constant {value(a.constant)}" if a.constant else ""
     gap = f"gap {judged.gap:.1e}, {verdict}"
     if a.claim is Claim.WITHIN:
@@ -68,7 +71,7 @@ def methods() -> pd.DataFrame:
                 "method": lens.title,
                 "measures": lens.card.measures,
                 "claims": CLAIMS[lens.claim],
-                "options": ", ".join(f.name for f in dataclasses.fields(lens)) or "none",
+                "options": ", ".join(f.name for f in fields(lens)) or "none",
                 "source": lens.source,
             }
             for lens in LENSES.values()

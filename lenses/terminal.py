@@ -84,8 +84,11 @@ def _table(comparison: Comparison, width: int) -> Table:
         name = result.attribution.lens
         table.add_column(f"{name}\n{result.attribution.unit.value}", justify="left", no_wrap=True)
     largest = frame.abs().max()
-    for depth, row in frame.iterrows():
-        cells = [_cell(row[name], largest[name], bar, onsets.get(str(name)) == depth) for name in frame]
+    for depth in frame.index:
+        cells = [
+            _cell(frame.loc[depth, name], largest[name], bar, onsets.get(name) == depth)
+            for name in frame.columns
+        ]
         table.add_row(Text("embed" if depth == 0 else str(depth), style="dim"), *cells)
     return table
 

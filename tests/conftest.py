@@ -8,16 +8,15 @@ import typing
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-import pytest
-
 # Third-party modules come first, so that only ours see TYPE_CHECKING as true: their annotations then
 # name things that exist, also where the library defers a heavy import.
-import beartype  # noqa: F401, I001
+import beartype  # noqa: F401
 import captum.attr  # noqa: F401
 import filelock  # noqa: F401
 import pandas  # noqa: F401
-import rich.console  # noqa: F401
-import rich.progress  # noqa: F401
+import pytest
+import rich.console
+import rich.progress
 import rich.table  # noqa: F401
 import torch
 import transformers  # noqa: F401

@@ -114,6 +114,7 @@ def layer_ig(model: nn.Module, ids: list[int], token: int, steps: int) -> np.nda
     base = states(plain, ids)
     totals = []
     for depth in range(1, len(real)):
+
         def f(batch, depth=depth):
             rows = [resumed(model, ids, depth, state).softmax(-1)[-1, token] for state in batch]
             return torch.stack(rows)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lenses import registry
 from lenses.attribution import Attribution, Claim, Unit, Verdict, check, yardstick
 from lenses.target import Target
-from lenses import registry
 from tests import tiny
 
 TARGET = Target(len(tiny.IDS) - 1, tiny.TARGET)
@@ -20,8 +20,16 @@ SHARES = st.lists(st.floats(-1, 1), min_size=1, max_size=200)
 
 def made(values, claim=Claim.ACROSS, **changes) -> Attribution:
     values = np.asarray(values, dtype=float)
-    facts = dict(lens="made", options={}, unit=Unit.PROBABILITY, claim=claim,
-                 depths=np.arange(1, len(values) + 1), values=values, start=0.0, end=float(values.sum()))
+    facts = dict(
+        lens="made",
+        options={},
+        unit=Unit.PROBABILITY,
+        claim=claim,
+        depths=np.arange(1, len(values) + 1),
+        values=values,
+        start=0.0,
+        end=float(values.sum()),
+    )
     return Attribution(**{**facts, **changes})  # fmt: skip
 
 
@@ -56,7 +64,8 @@ def test_a_gap_above_rounding_is_broken(values, lie):
 
 
 @pytest.mark.parametrize(
-    ("off", "verdict"), [(0.009, Verdict.CONVERGED), (0.011, Verdict.NOT_CONVERGED), (-0.011, Verdict.NOT_CONVERGED)]
+    ("off", "verdict"),
+    [(0.009, Verdict.CONVERGED), (0.011, Verdict.NOT_CONVERGED), (-0.011, Verdict.NOT_CONVERGED)],
 )
 def test_a_quadrature_has_converged_within_one_percent(off, verdict):
     values = np.array([0.5, 0.5 * (1 + off), 0.5])

@@ -189,7 +189,9 @@ def test_a_token_that_the_heads_bias_rules_out_has_probability_0_and_no_parts():
     with torch.no_grad():
         model.lm_head.bias[tiny.TARGET] = -torch.inf
     decoder = lenses.Decoder(model, tiny.tokenizer(), "phi")
-    found = comparison.compare(decoder, tiny.PROMPT, target=tiny.TARGET, lenses=["ig-lens", "logit-lens", "dla"])
+    found = comparison.compare(
+        decoder, tiny.PROMPT, target=tiny.TARGET, lenses=["ig-lens", "logit-lens", "dla"]
+    )
     assert [result.attribution.lens for result in found.results] == ["ig-lens", "logit-lens"]
     assert all((result.attribution.values == 0).all() for result in found.results)
     assert any("dla is left out" in warning for warning in found.warnings)

@@ -13,9 +13,7 @@ from tests import tiny
 
 def fingerprint(model: torch.nn.Module) -> tuple:
     """Every weight's hash and every hook: what a call may not change."""
-    weights = tuple(
-        hashlib.sha256(p.detach().numpy().tobytes()).hexdigest() for p in model.parameters()
-    )
+    weights = tuple(hashlib.sha256(p.detach().numpy().tobytes()).hexdigest() for p in model.parameters())
     hooks = tuple(
         len(hooks)
         for module in model.modules()

@@ -114,7 +114,12 @@ def test_dla_parts_and_constant_are_the_heads_raw_logit(family):
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bloom", "opt"])
 def test_a_block_that_writes_nothing_has_share_0(family):
     model = tiny.model(family)
-    path = {"gpt2": "transformer.h", "bloom": "transformer.h", "llama": "model.layers", "opt": "model.decoder.layers"}
+    path = {
+        "gpt2": "transformer.h",
+        "bloom": "transformer.h",
+        "llama": "model.layers",
+        "opt": "model.decoder.layers",
+    }
     with torch.no_grad():
         for name, parameter in model.get_submodule(f"{path[family]}.1").named_parameters():
             if any(part in name for part in ("c_proj", "dense", "o_proj", "out_proj", "down_proj", "fc2")):
@@ -132,9 +137,7 @@ def test_layer_ig_approaches_the_whole_change_at_every_depth(family):
     assert check(found).verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED)
 
 
-@pytest.mark.parametrize(
-    ("family", "total"), [("llama", 0.004448), ("gpt2", 0.000355)]
-)
+@pytest.mark.parametrize(("family", "total"), [("llama", 0.004448), ("gpt2", 0.000355)])
 def test_layer_ig_from_a_repeated_token_gives_the_known_totals(family, total):
     found = attribute(family, "layer-ig", baseline="token", token=0, steps=100)
     assert found.end - found.start == pytest.approx(total, abs=1e-6)

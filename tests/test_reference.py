@@ -51,7 +51,9 @@ def test_skipping_a_block_everywhere_gives_the_float64_values(smol, known):
     trace, token = smol.trace(known["ids"]), known["target_ids"][0]
     with torch.no_grad():
         skipped = [
-            float(smol.resume(block + 1, trace[block], [len(known["ids"]) - 1])[0].double().softmax(-1)[token])
+            float(
+                smol.resume(block + 1, trace[block], [len(known["ids"]) - 1])[0].double().softmax(-1)[token]
+            )
             for block in range(smol.blocks)
         ]
     assert skipped == pytest.approx(known["skip_all_positions"], abs=1e-5)
@@ -106,5 +108,7 @@ def test_a_long_prompt_needs_no_logits_of_every_depth_and_position(smol):
 
 
 def test_the_library_call_of_the_readme_gives_the_command_lines_object(smol):
-    found = lenses.compare(smol, "The capital of France is", target=" Paris", lenses=["ig-lens", "logit-lens"])
+    found = lenses.compare(
+        smol, "The capital of France is", target=" Paris", lenses=["ig-lens", "logit-lens"]
+    )
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["target"]["id"] == 7042

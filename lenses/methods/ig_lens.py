@@ -56,9 +56,7 @@ class IGLens(Options):
         "embedding", "where the path starts: the token's own depth 0, the prompt's mean, or zeros"
     )
     depths: tuple[int, ...] | None = option(None, "which depths to keep (the last always is); all if none")
-    steps: int = option(
-        32, "points of the integral in each segment", when=("estimator", "gradient"), least=1
-    )
+    steps: int = option(32, "points of the integral in each segment", when=("estimator", "gradient"), least=1)
     rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
