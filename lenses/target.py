@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.errors import BadPrompt
-from lenses.tokens import Prompt, text_of
+from lenses.tokens import Prompt, as_tokens, plain_ids, text_of, unknown
 
 LIKELIER = 10.0
 """How many times likelier the spaced form has to be before it is suggested."""
@@ -53,54 +53,65 @@ def choose(
                 f"the target id {target} is outside this vocabulary of {len(probabilities)} tokens"
             )
         return Target(position, target), []
-    last = position == len(prompt.tokens) - 1
-    ids, warnings = pieces(tokenizer, prompt.text if last else "", target)
+    before = _before(tokenizer, prompt, position)
+    ids, warnings = pieces(tokenizer, before, target)
     if ids[0] >= len(probabilities):
         raise BadPrompt(f"the target {target!r} is outside this vocabulary of {len(probabilities)} tokens")
     if len(ids) > 1:
-        shown = ", ".join(repr(text_of(tokenizer, id)) for id in ids)
+        texts = [token.text for token in as_tokens(tokenizer, ids)]
         warnings.append(
-            f"the target {target!r} is {len(ids)} tokens ({shown}); only the first, "
-            f"{text_of(tokenizer, ids[0])!r}, is scored"
+            f"the target {target!r} is {len(ids)} tokens ({', '.join(map(repr, texts))}); only the first, "
+            f"{texts[0]!r}, is scored"
         )
-    warnings += _spaced(tokenizer, target, ids, probabilities)
+    warnings += _spaced(tokenizer, before, target, ids, probabilities)
     return Target(position, ids[0]), warnings
 
 
 def pieces(tokenizer: Any, before: str, target: str) -> tuple[list[int], list[str]]:
     """The tokens of `target` typed after `before`, without special tokens, and warnings."""
-    alone = list(tokenizer(target, add_special_tokens=False).input_ids)
-    if not alone:
-        raise BadPrompt("the target is empty: type the word that should come next")
-    prefix = list(tokenizer(before, add_special_tokens=False).input_ids)
-    joint = list(tokenizer(before + target, add_special_tokens=False).input_ids)
-    kept = joint[: len(prefix)] == prefix and len(joint) > len(prefix)
-    ids = joint[len(prefix) :] if kept else alone
-    unknown = tokenizer.unk_token_id
-    if unknown is not None and unknown in ids and str(tokenizer.unk_token) not in target:
-        raise BadPrompt(f"the target {target!r} is not in this model's vocabulary")
+    ids = _typed(tokenizer, before, target)
     warnings = []
-    if prefix and not kept:
+    if ids is None and target and plain_ids(tokenizer, before):
         warnings.append(
-            f"typed after the prompt, {target!r} would merge with the prompt's last token; it is scored "
+            f"typed after the prompt, {target!r} would merge with the token before it; it is scored "
             "as a token of its own"
         )
+    # A new line first, since a SentencePiece tokenizer begins a text with a space.
+    ids = ids or _typed(tokenizer, "\n", target) or plain_ids(tokenizer, target)
+    if not ids:
+        raise BadPrompt(f"the target {target!r} is empty: type the word that should come next")
+    if unknown(tokenizer, target, ids):
+        raise BadPrompt(f"the target {target!r} is not in this model's vocabulary")
     return ids, warnings
 
 
+def _typed(tokenizer: Any, before: str, target: str) -> list[int] | None:
+    """What `target` adds to the tokens of `before`, or None where it changes them."""
+    prefix, joint = plain_ids(tokenizer, before), plain_ids(tokenizer, before + target)
+    kept = joint[: len(prefix)] == prefix and len(joint) > len(prefix)
+    return joint[len(prefix) :] if kept else None
+
+
+def _before(tokenizer: Any, prompt: Prompt, position: int) -> str:
+    """The text that the target follows: the prompt, or what it says up to `position`."""
+    if position == len(prompt.tokens) - 1 and not prompt.chat:
+        return prompt.text
+    return str(tokenizer.decode(prompt.ids[: position + 1], skip_special_tokens=True))
+
+
 def _spaced(
-    tokenizer: Any, target: str, ids: list[int], probabilities: Float[ndarray, " vocabulary"]
+    tokenizer: Any, before: str, target: str, ids: list[int], probabilities: Float[ndarray, " vocabulary"]
 ) -> list[str]:
-    """A hint where the same word with a space before it is far likelier."""
-    if target.startswith(" "):
+    """A hint where the same word with a space before it (or without) is far likelier."""
+    other = target.removeprefix(" ") if target.startswith(" ") else f" {target}"
+    changed = _typed(tokenizer, before, other)
+    if not changed or changed[0] == ids[0] or changed[0] >= len(probabilities):
         return []
-    spaced = list(tokenizer(" " + target, add_special_tokens=False).input_ids)
-    if not spaced or spaced[0] == ids[0] or spaced[0] >= len(probabilities):
-        return []
-    typed, likelier = probabilities[ids[0]], probabilities[spaced[0]]
+    typed, likelier = probabilities[ids[0]], probabilities[changed[0]]
     if likelier < LIKELIER * typed:
         return []
+    how = "without the space" if target.startswith(" ") else "with a space"
     return [
-        f"{target!r} has {typed:.2%}; with a space before it, {text_of(tokenizer, spaced[0])!r} has "
-        f"{likelier:.2%}: give {' ' + target!r} if that is meant"
+        f"{target!r} has {typed:.2%}; {how} before it, {text_of(tokenizer, changed[0])!r} has "
+        f"{likelier:.2%}: give {other!r} if that is meant"
     ]

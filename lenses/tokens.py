@@ -27,6 +27,7 @@ class Prompt:
     text: str
     tokens: tuple[Token, ...]
     warnings: tuple[str, ...] = ()
+    chat: bool = False
 
     @property
     def ids(self) -> list[int]:
@@ -38,14 +39,24 @@ def encode(tokenizer: Any, text: str, chat: bool = False) -> Prompt:
 
     Raises `BadPrompt` for an empty prompt of a model without BOS, and for `chat` without template.
     """
+    typed = plain_ids(tokenizer, text)
     ids = _chat(tokenizer, text) if chat else list(tokenizer(text).input_ids)
-    warnings = list(_odd(tokenizer, text, chat))
-    if not ids:
+    warnings = _odd(text, chat) + _strange(tokenizer, text, typed)
+    if not typed and not chat:
         if tokenizer.bos_token_id is None:
             raise BadPrompt("the prompt is empty and the model has no BOS token: type at least a word")
-        ids = [tokenizer.bos_token_id]
+        ids = ids or [tokenizer.bos_token_id]
         warnings.append(f"the prompt is empty: the model starts from {tokenizer.bos_token} alone")
-    return Prompt(text, as_tokens(tokenizer, ids), tuple(warnings))
+    return Prompt(text, as_tokens(tokenizer, ids), tuple(warnings), chat)
+
+
+def plain_ids(tokenizer: Any, text: str) -> list[int]:
+    """The ids of `text` alone, without the tokens that the tokenizer adds around a prompt."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadPrompt(f"{text!r} holds {text[error.start]!r}, which is not text: give UTF-8") from error
+    return list(tokenizer(text, add_special_tokens=False).input_ids)
 
 
 def as_tokens(tokenizer: Any, ids: list[int]) -> tuple[Token, ...]:
@@ -76,9 +87,11 @@ def invisible(character: str) -> bool:
     """Whether a character can't be told from nothing, or from a space, by looking."""
     if character in " \n\t\r":
         return False
-    return unicodedata.category(character) in ("Cf", "Zs", "Zl", "Zp", "Cc")
+    return character in _BLANK or unicodedata.category(character) in ("Cf", "Zs", "Zl", "Zp", "Cc")
 
 
+# Letters, a symbol and a mark to Unicode, nothing to the eye.
+_BLANK = "\u115f\u1160\u3164\uffa0\u2800\u034f"
 _MARKS = {"\n": "⏎", "\t": "⇥", "\r": "␍"}
 
 
@@ -97,7 +110,8 @@ def _chat(tokenizer: Any, text: str) -> list[int]:
     return list(encoded["input_ids"])
 
 
-def _odd(tokenizer: Any, text: str, chat: bool) -> list[str]:
+def _odd(text: str, chat: bool) -> list[str]:
+    """What a reader of the text alone would not see."""
     found = []
     if text.endswith(" ") and not chat:
         found.append(
@@ -108,11 +122,52 @@ def _odd(tokenizer: Any, text: str, chat: bool) -> list[str]:
     if hidden:
         names = ", ".join(f"U+{ord(c):04X} {unicodedata.name(c, 'control character')}" for c in hidden)
         found.append(f"the prompt holds invisible characters ({names}), which change the prediction")
-    added = {str(t) for t in tokenizer.all_special_tokens} | set(tokenizer.get_added_vocab())
-    typed = sorted(token for token in added if token and token in text)
-    if typed:
-        found.append(f"{', '.join(typed)} in the prompt was read as a special token, not as text")
     return found
+
+
+def _strange(tokenizer: Any, text: str, ids: list[int]) -> list[str]:
+    """Where the tokenizer read something else than the words that were typed."""
+    found = []
+    added = {str(t) for t in tokenizer.all_special_tokens} | set(tokenizer.get_added_vocab())
+    # Some vocabularies hold runs of spaces as added tokens; those are read as the text they are.
+    read = {str(piece) for piece in tokenizer.convert_ids_to_tokens(ids)} & added
+    if typed := sorted(token for token in read if token.strip() and token in text):
+        found.append(f"{', '.join(typed)} in the prompt was read as a special token, not as text")
+    if lost := unknown(tokenizer, text, ids):
+        found.append(
+            f"{lost} of the prompt's tokens stand for words that are not in this model's vocabulary: "
+            f"the model sees {tokenizer.unk_token} there"
+        )
+    if dropped := _dropped(tokenizer, text, ids):
+        found.append(
+            f"the vocabulary lacks bytes of {', '.join(map(repr, dropped))}: the tokenizer leaves them "
+            "out, and the model does not see what was typed"
+        )
+    return found
+
+
+def _dropped(tokenizer: Any, text: str, ids: list[int]) -> list[str]:
+    """The characters that a byte vocabulary without some of the bytes cannot spell."""
+    if _style(tokenizer) != "bytes" or tokenizer.backend_tokenizer.normalizer is not None:
+        return []
+
+    def spelled(ids: list[int]) -> bytes:
+        data = (_bytes(tokenizer, id) for id in ids)
+        # Added tokens may take the spaces beside them, and a tokenizer may begin with one.
+        return b"".join(d.encode() if isinstance(d, str) else d for d in data).replace(b" ", b"")
+
+    def kept(text: str, ids: list[int]) -> bool:
+        return spelled(ids) == text.replace(" ", "").encode()
+
+    characters = [] if kept(text, ids) else sorted(set(text))
+    return [c for c in characters if not kept(c, plain_ids(tokenizer, c))]
+
+
+def unknown(tokenizer: Any, text: str, ids: list[int]) -> int:
+    """How many of a text's ids stand for something that the vocabulary lacks."""
+    if tokenizer.unk_token_id is None or str(tokenizer.unk_token) in text:
+        return 0
+    return ids.count(tokenizer.unk_token_id)
 
 
 def _group(tokenizer: Any, ids: list[int], data: list[bytes | str]) -> list[str]:
@@ -150,7 +205,7 @@ def _bytes(tokenizer: Any, id: int) -> bytes | str:
     if style == "sentencepiece":
         byte = re.fullmatch("<0x([0-9A-F]{2})>", piece)
         return bytes.fromhex(byte[1]) if byte else piece.replace("▁", " ").encode()
-    return piece
+    return piece.removesuffix("</w>") + " " if style == "word ends" and piece.endswith("</w>") else piece
 
 
 def _style(tokenizer: Any) -> str:
@@ -161,6 +216,8 @@ def _style(tokenizer: Any) -> str:
     decoder = b"" if backend.decoder is None else backend.decoder.__getstate__()
     if b"ByteLevel" in decoder:
         return "bytes"
+    if b"</w>" in decoder:
+        return "word ends"
     return "sentencepiece" if b"Metaspace" in decoder or "▁".encode() in decoder else "words"
 
 
