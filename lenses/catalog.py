@@ -68,6 +68,11 @@ MODELS = (
 )  # fmt: skip
 
 
+_WAYS = "give a folder with config.json, a .gguf file, a Hub id such as owner/model, or one of " + ", ".join(
+    model.name for model in MODELS
+)
+
+
 @dataclass(frozen=True)
 class Source:
     """What a name stands for: exactly one of `wheel`, `gguf`, `folder` and `hub` is set."""
@@ -88,6 +93,8 @@ def find(name: str) -> Source:
     for model in MODELS:
         if name in (model.name, model.hub):
             return Source(model.name, wheel=model.wheel, hub=model.hub, gated=model.gated)
+    if not name.strip():
+        raise UnknownModel("the model's name is empty: " + _WAYS)
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -96,10 +103,7 @@ def find(name: str) -> Source:
     if path.is_dir():
         return Source(path.resolve().name, folder=path)
     if _like_a_path(name):
-        raise UnknownModel(
-            f"there is no model folder at {name}: give a folder with config.json, a .gguf file, a "
-            f"Hub id such as owner/model, or one of {', '.join(m.name for m in MODELS)}"
-        )
+        raise UnknownModel(f"there is no model folder at {name}: {_WAYS}")
     return Source(name, hub=name)
 
 

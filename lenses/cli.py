@@ -12,7 +12,7 @@ import sys
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from lenses.comparison import Comparison
     from lenses.decoder import Decoder
 
+UsageError: type[Any] = typer.BadParameter.__mro__[1]
+"""Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
+
 app = typer.Typer(
     help="What each layer of a language model gave to a word, by methods that state what adds up.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
@@ -80,6 +82,7 @@ def compare(
     """Show one prompt's target by several lenses side by side, each with a receipt."""
     from lenses import registry
 
+    _refuse_unwritable(output)
     lenses = registry.choose(lens, baseline=baseline, steps=steps, depths=_depths(depths))
     decoder = _load(model)
     with _status("comparing"):
@@ -108,18 +111,28 @@ def methods() -> None:
 
 
 def main() -> None:
-    """The entry point: errors that a user can mend become one line and exit status 1."""
+    """The entry point: wrong usage and errors that a user can mend become a line or two."""
     _quiet()
+    if len(sys.argv) == 1:
+        sys.argv.append("--help")
     try:
-        app()
+        app(standalone_mode=False)
     except LensesError as error:
-        sys.stderr.write(f"lenses: {' '.join(str(error).split())}\n")
-        raise SystemExit(1) from None
+        _fail(str(error), 1)
+    except UsageError as error:
+        context = getattr(error, "ctx", None)
+        _fail(error.format_message(), 2, f"Try `{context.command_path if context else 'lenses'} --help`.")
+    except typer.Abort:
+        _fail("stopped", 130)
     except OSError as error:
         if error.filename is None:
             raise
-        sys.stderr.write(f"lenses: {error.filename}: {error.strerror}\n")
-        raise SystemExit(1) from None
+        _fail(f"{error.filename}: {error.strerror}", 1)
+
+
+def _fail(text: str, status: int, hint: str = "") -> NoReturn:
+    sys.stderr.write(f"lenses: {' '.join(text.split())}\n" + (f"{hint}\n" if hint else ""))
+    raise SystemExit(status) from None
 
 
 def _depths(text: str | None) -> tuple[int, ...] | None:
@@ -138,7 +151,8 @@ def _load(model: str) -> Decoder:
     from lenses.loading import loading
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
-    with Progress(*columns, console=_console(stderr=True), transient=True) as progress:
+    console = _console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("importing torch and transformers", total=None)
         steps = loading(model)
         while True:
@@ -154,6 +168,12 @@ def _load(model: str) -> Decoder:
 def _status(text: str) -> Iterator[None]:
     with _console(stderr=True).status(text):
         yield
+
+
+def _refuse_unwritable(output: Path | None) -> None:
+    """Say so before minutes of work, not after."""
+    if output is not None and not output.parent.is_dir():
+        raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
 
 
 def _write(comparison: Comparison, format: Format, output: Path | None) -> None:
@@ -190,4 +210,5 @@ def _quiet() -> None:
 
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    logging.getLogger("transformers").setLevel(logging.ERROR)
+    for library in ("transformers", "huggingface_hub"):
+        logging.getLogger(library).setLevel(logging.ERROR)

@@ -7,7 +7,10 @@ encoder–decoder, weights that are missing from the checkpoint, and whatever `p
 from __future__ import annotations
 
 import hashlib
+import ssl
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +69,10 @@ def loading(
         where, name = _Where(str(source.folder)), f"folder:{source.name}"
         version = _digest(source.folder)
     else:
-        where, name, version = _Where(str(source.hub), revision, source.gated), f"hub:{source.hub}", ""
+        hub = str(source.hub)
+        yield Progress(f"asking the Hugging Face Hub for {hub}")
+        where = _Where(hub, revision, source.gated, local=not _reachable())
+        name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
     with _loading:
         network, tokenizer, commit = _read(where, _dtype(dtype))
@@ -82,35 +88,71 @@ class _Where:
     path: str
     revision: str | None = None
     gated: bool = False
+    local: bool = True
 
     def __call__(self) -> dict[str, Any]:
-        at = {} if self.revision is None else {"revision": self.revision}
-        return {"pretrained_model_name_or_path": self.path, "trust_remote_code": False, **at}
+        return {
+            "pretrained_model_name_or_path": self.path,
+            "trust_remote_code": False,
+            "local_files_only": self.local,
+            **({} if self.revision is None else {"revision": self.revision}),
+        }
 
 
 def _read(where: _Where, dtype: torch.dtype) -> tuple[Any, Any, str]:
     """The network, its tokenizer, and the Hub's commit ("" for a folder)."""
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(**where())
-        auto = _auto_class(config, where.path)
-        network, report = auto.from_pretrained(
-            **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
-        )
-        tokenizer = AutoTokenizer.from_pretrained(**where())
+        with convert.without_bars():
+            config = AutoConfig.from_pretrained(**where())
+            auto = _auto_class(config, where.path)
+            network, report = auto.from_pretrained(
+                **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
+            )
     except UnsupportedModel:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
         raise UnknownModel(_why(where, error)) from error
+    tokenizer = _tokenizer(where)
     missing = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
     if missing:
         raise UnsupportedModel(
-            f"the checkpoint of {where.path} lacks {len(missing)} weights that transformers would "
-            f"make up ({', '.join(missing[:3])}): use a checkpoint with its language-model head"
+            f"the checkpoint of {where.path} lacks weights that transformers would make "
+            f"up ({', '.join(missing[:3])}{', …' * (len(missing) > 3)}): use one with its head"
         )
     return network, tokenizer, str(getattr(config, "_commit_hash", None) or "")
+
+
+def _tokenizer(where: _Where) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        with convert.without_bars():
+            return AutoTokenizer.from_pretrained(**where())
+    except Exception as error:
+        # As above: the reason is for the user, whatever raised it.
+        raise UnknownModel(
+            f"the tokenizer of {where.path} can't be read, so no prompt can be: add tokenizer.json and "
+            f"tokenizer_config.json ({' '.join(str(error).split())[:120]})"
+        ) from error
+
+
+def _reachable() -> bool:
+    """Whether the Hub answers at all; where it does not, its cache is used without minutes of retries."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE:
+        return False
+    try:
+        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=10)
+    except urllib.error.HTTPError:
+        return True
+    except (urllib.error.URLError, TimeoutError) as error:
+        # It answered, if in a way that its own client has to judge.
+        return isinstance(getattr(error, "reason", None), ssl.SSLError)
+    return True
 
 
 def _auto_class(config: Any, path: str) -> Any:
@@ -161,14 +203,15 @@ def _why(where: _Where, error: Exception) -> str:
     if "trust_remote_code" in text or "custom code" in text:
         return f"{where.path} needs code of its own to run, which is never executed here"
     if where.gated or "gated" in text.lower() or "401" in text:
+        terms = f"https://huggingface.co/{where.path}"
         return (
-            f"{where.path} is gated: accept its terms at https://huggingface.co/{where.path}, then run "
-            f"`hf auth login` or set HF_TOKEN ({text[:120]})"
+            f"{where.path} is gated and not in the Hub's cache here: with a network, accept its terms at "
+            f"{terms}, then run `hf auth login` or set HF_TOKEN ({text[:120]})"
         )
     if not Path(where.path).is_dir():
         return (
-            f"{where.path} could not be fetched from the Hugging Face Hub: check the name and the "
-            f"network, or name a local folder or .gguf file ({text[:120]})"
+            f"{where.path} is not in the Hub's cache here and could not be fetched: check the name and "
+            f"the network, or name a local folder or .gguf file ({text[:120]})"
         )
     return f"{where.path} can't be read as a model folder: {text[:240]}"
 

@@ -49,3 +49,25 @@ def choose(
         has = [f.name for f in fields(lens)]
         chosen.append(get(name, **{k: v for k, v in given.items() if v is not None and k in has}))
     return chosen
+
+
+def table() -> list[dict[str, str]]:
+    """The registered lenses, a row each: what it measures and claims, its options and its source."""
+    return [
+        {
+            "name": lens.name,
+            "method": lens.title,
+            "measures": lens.card.measures,
+            "claims": CLAIMS[lens.claim],
+            "options": ", ".join(f.name for f in fields(lens)) or "none",
+            "source": lens.source,
+        }
+        for lens in LENSES.values()
+    ]
+
+
+CLAIMS = {
+    Claim.LEVEL: "nothing: levels are readings",
+    Claim.ACROSS: "shares sum over depths",
+    Claim.WITHIN: "sums within each depth",
+}

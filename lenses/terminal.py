@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import pandas as pd
+import math
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lenses import tables
+from lenses import registry
 from lenses.attribution import Claim, Verdict
-from lenses.comparison import Comparison, Result
+from lenses.catalog import MODELS
+from lenses.receipt import receipt
+from lenses.receipt import value as shown
 from lenses.tokens import visible
+
+if TYPE_CHECKING:
+    from lenses.comparison import Comparison, Result
 
 UP, DOWN = "blue", "dark_orange"
 COLOURS = {
@@ -45,24 +52,21 @@ def show(comparison: Comparison, console: Console) -> None:
 
 def methods(console: Console) -> None:
     """The table of `lenses methods`."""
-    _print_frame(tables.methods(), console)
+    _print_rows(registry.table(), console)
 
 
 def models(console: Console) -> None:
     """The table of `lenses models`."""
-    from lenses.catalog import MODELS
-
-    rows = [(m.name, m.title, m.parameters, m.note, m.hub or "PyPI") for m in MODELS]
-    _print_frame(pd.DataFrame(rows, columns=["name", "model", "parameters", "where from", "id"]), console)
-    console.print(
-        "--model also takes any Hub id (owner/model), a local folder in safetensors, or a .gguf file."
-    )
+    columns = {"name": "name", "model": "title", "parameters": "parameters", "where from": "note"}
+    rows = [{k: getattr(m, v) for k, v in columns.items()} | {"id": m.hub or "PyPI"} for m in MODELS]
+    _print_rows(rows, console)
+    console.print("--model also takes any Hub id (owner/model), a safetensors folder, or a .gguf file.")
 
 
-def _print_frame(frame: pd.DataFrame, console: Console) -> None:
-    table = Table(*frame.columns, show_lines=True)
-    for row in frame.itertuples(index=False):
-        table.add_row(*(Text(str(cell)) for cell in row))
+def _print_rows(rows: list[dict[str, str]], console: Console) -> None:
+    table = Table(*rows[0], show_lines=True)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row.values()))
     console.print(table)
 
 
@@ -76,10 +80,13 @@ def _tokens(comparison: Comparison) -> Text:
 
 
 def _table(comparison: Comparison, width: int) -> Table:
+    from lenses import tables
+
     frame = tables.wide(comparison)
     onsets = tables.onsets(comparison)
     bar = max(0, min(12, (width - 12) // len(frame.columns) - 12))
-    table = Table("depth", box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("depth", no_wrap=True, min_width=5)
     for result in comparison.results:
         name = result.attribution.lens
         table.add_column(f"{name}\n{result.attribution.unit.value}", justify="left", no_wrap=True)
@@ -95,11 +102,11 @@ def _table(comparison: Comparison, width: int) -> Table:
 
 def _cell(value: float, largest: float, width: int, onset: bool) -> Text:
     """A number, a bar of its size, and the mark of the onset."""
-    if pd.isna(value):
+    if math.isnan(value):
         return Text("")
     eighths = round(8 * width * abs(value) / largest) if largest > 0 else 0
     bar = "█" * (eighths // 8) + (BLOCKS[eighths % 8] if eighths % 8 else "")
-    text = Text(f"{tables.value(value):>8} ") + Text(bar, style=UP if value >= 0 else DOWN)
+    text = Text(f"{shown(value):>8} ") + Text(bar, style=UP if value >= 0 else DOWN)
     return text + Text(" ◀ onset", style="bold magenta") if onset else text
 
 
@@ -107,4 +114,4 @@ def _receipt(result: Result) -> Text:
     colour = COLOURS[result.additivity.verdict]
     dot = "○" if result.attribution.claim is Claim.LEVEL else "●"
     name = Text(f"{dot} {result.attribution.lens}: ", style=colour)
-    return name + Text(tables.receipt(result)) + Text(f"  [{result.seconds:.2f} s]", style="dim")
+    return name + Text(receipt(result)) + Text(f"  [{result.seconds:.2f} s]", style="dim")

@@ -1,0 +1,34 @@
+"""Numbers and receipts in words, the same on the terminal, on a page and in a report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lenses.attribution import Claim
+
+if TYPE_CHECKING:
+    from lenses.comparison import Result
+
+
+def receipt(result: Result) -> str:
+    """One line: what the values start from, sum to and should end at, and the verdict in words."""
+    a, judged = result.attribution, result.additivity
+    verdict = judged.verdict.value.replace("-", " ")
+    if a.claim is Claim.LEVEL:
+        return (
+            f"{verdict}: levels, from {value(a.start)} at depth 0 to {value(a.end)} at depth {a.depths[-1]}"
+        )
+    constant = f" + constant {value(a.constant)}" if a.constant else ""
+    gap = f"gap {judged.gap:.1e}, {verdict}"
+    if a.claim is Claim.WITHIN:
+        return (
+            f"within each depth: start {value(a.start)} + Σ = end {value(a.end)}; at the worst depth "
+            f"Σ = {value(judged.found)} for {value(judged.expected)}; {gap}"
+        )
+    total = value(float(a.values.sum()))
+    return f"start {value(a.start)} + Σ {total}{constant} = end {value(a.end)}; {gap}"
+
+
+def value(number: float) -> str:
+    """A number with as many digits as are stable: four decimals, or its power of ten."""
+    return f"{number:.4f}" if number == 0 or abs(number) >= 5e-4 else f"{number:.1e}"

@@ -1,0 +1,1 @@
+"""Times as ratios within one run; `python -m tests.benchmarks` prints the table."""
