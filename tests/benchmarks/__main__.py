@@ -42,7 +42,8 @@ def conductance(decoder: lenses.Decoder, words: int) -> Row:
         lens = registry.get("conductance", engine=engine, steps=20)
         return lens.attribute(decoder, question.trace, question.target).positions
 
-    name = f"conductance, {decoder.blocks} depths, 20 steps, {len(question.prompt.tokens)} tokens: sweep / Captum"
+    size = f"{decoder.blocks} depths, 20 steps, {len(question.prompt.tokens)} tokens"
+    name = f"conductance, {size}: one sweep / Captum looped"
     return Row(name, lambda: run("sweep"), lambda: run("captum"), 1e-5, runs=1)
 
 
