@@ -94,12 +94,12 @@ def without_bars() -> Iterator[None]:
 
 def refuse_missing(name: str, report: dict[str, Any]) -> None:
     """Raise `UnsupportedModel` where transformers would make up weights that a checkpoint lacks."""
-    missing = sorted(report["missing_keys"]) + sorted(str(key) for key in report["mismatched_keys"])
+    missing = sorted(report["missing_keys"]) + sorted(key for key, *_ in report["mismatched_keys"])
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
         raise UnsupportedModel(
             f"the checkpoint of {name} lacks weights that transformers would make up "
-            f"({', '.join(missing[:3])}{more}): use a checkpoint with its language-model head"
+            f"({', '.join(missing[:3])}{more}): use a whole one, with its language-model head"
         )
 
 

@@ -7,6 +7,7 @@ encoder–decoder, weights that are missing from the checkpoint, and whatever `p
 from __future__ import annotations
 
 import hashlib
+import http.client
 import ssl
 import threading
 import urllib.error
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from lenses import catalog, convert
 from lenses.decoder import Decoder
 from lenses.errors import UnknownModel, UnsupportedModel
 from lenses.fetch import Progress
+from lenses.proof import TOLERANCE
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 HASHED = 1 << 30
@@ -59,10 +62,10 @@ def loading(
     device: str | None = None,
 ) -> Generator[Progress, None, Decoder]:
     """`load`, with its progress: yields each step and returns the decoder."""
+    number, place = _dtype(dtype), _device(device)
     source = catalog.find(model)
     if source.wheel or source.gguf:
-        yield from convert.prepare(source)
-        folder = convert.converted(source)
+        folder = yield from convert.prepare(source)
         where, (name, version) = _Where(str(folder)), convert.origin(folder)
     elif source.folder:
         _refuse_pickle(source.folder)
@@ -75,8 +78,8 @@ def loading(
         name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
     with _loading:
-        network, tokenizer, commit = _read(where, _dtype(dtype))
-    network.requires_grad_(False).eval().to(_device(device))
+        network, tokenizer, commit = _read(where, number)
+    network.requires_grad_(False).eval().to(place)
     yield Progress(f"proving the readout of {source.name}")
     return Decoder(network, tokenizer, source.name, name, version or commit)
 
@@ -108,21 +111,27 @@ def _read(where: _Where, dtype: torch.dtype) -> tuple[Any, Any, str]:
             config = AutoConfig.from_pretrained(**where())
             auto = _auto_class(config, where.path)
             network, report = auto.from_pretrained(
-                **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True
-            )
+                **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True,
+                ignore_mismatched_sizes=True,  # they are in the report, by name
+            )  # fmt: skip
     except UnsupportedModel:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
         raise UnknownModel(_why(where, error)) from error
     tokenizer = _tokenizer(where)
-    missing = sorted(report["missing_keys"]) + sorted(str(k) for k in report["mismatched_keys"])
-    if missing:
-        raise UnsupportedModel(
-            f"the checkpoint of {where.path} lacks weights that transformers would make "
-            f"up ({', '.join(missing[:3])}{', …' * (len(missing) > 3)}): use one with its head"
-        )
-    return network, tokenizer, str(getattr(config, "_commit_hash", None) or "")
+    convert.refuse_missing(where.path, report)
+    return network, tokenizer, _commit(where)
+
+
+def _commit(where: _Where) -> str:
+    """The Hub's commit that was read, or "" for a folder."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(where.path).is_dir():
+        return ""
+    config = try_to_load_from_cache(where.path, "config.json", revision=where.revision)
+    return Path(config).parent.name if isinstance(config, str) else ""
 
 
 def _tokenizer(where: _Where) -> Any:
@@ -135,7 +144,7 @@ def _tokenizer(where: _Where) -> Any:
         # As above: the reason is for the user, whatever raised it.
         raise UnknownModel(
             f"the tokenizer of {where.path} can't be read, so no prompt can be: add tokenizer.json and "
-            f"tokenizer_config.json ({' '.join(str(error).split())[:120]})"
+            f"tokenizer_config.json ({shorten(str(error), 160, placeholder=' …')})"
         ) from error
 
 
@@ -149,7 +158,7 @@ def _reachable() -> bool:
         urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=10)
     except urllib.error.HTTPError:
         return True
-    except (urllib.error.URLError, TimeoutError) as error:
+    except (OSError, http.client.HTTPException) as error:
         # It answered, if in a way that its own client has to judge.
         return isinstance(getattr(error, "reason", None), ssl.SSLError)
     return True
@@ -192,35 +201,44 @@ def _refuse_pickle(folder: Path) -> None:
 def _digest(folder: Path) -> str:
     """The sha256 of the weights, or "" where hashing them would take long."""
     weights = sorted(folder.glob("*.safetensors"))
-    if sum(path.stat().st_size for path in weights) > HASHED:
-        return ""
-    return hashlib.sha256("".join(convert.sha256(path) for path in weights).encode()).hexdigest()
+    try:
+        if sum(path.stat().st_size for path in weights) > HASHED:
+            return ""
+        return hashlib.sha256("".join(convert.sha256(path) for path in weights).encode()).hexdigest()
+    except OSError as error:
+        raise UnknownModel(f"{error.filename} can't be read: {error.strerror}") from error
 
 
 def _why(where: _Where, error: Exception) -> str:
     """One sentence for what transformers or the Hub's client said."""
-    text = " ".join(str(error).split())
-    if "trust_remote_code" in text or "custom code" in text:
+    text = shorten(str(error), 200, placeholder=" …")
+    if "trust_remote_code" in str(error) or "custom code" in str(error):
         return f"{where.path} needs code of its own to run, which is never executed here"
-    if where.gated or "gated" in text.lower() or "401" in text:
+    if Path(where.path).is_dir():
+        return f"{where.path} can't be read as a model folder: {text}"
+    if "model.safetensors" in text:
+        return (
+            f"{where.path} has no safetensors weights on the Hub, and pickled ones run whatever code is in "
+            "them: choose a revision or a copy of it that has"
+        )
+    if where.gated or "gated repo" in text or "401 Client Error" in text:
         terms = f"https://huggingface.co/{where.path}"
         return (
             f"{where.path} is gated and not in the Hub's cache here: with a network, accept its terms at "
-            f"{terms}, then run `hf auth login` or set HF_TOKEN ({text[:120]})"
+            f"{terms}, then run `hf auth login` or set HF_TOKEN ({text})"
         )
-    if not Path(where.path).is_dir():
-        return (
-            f"{where.path} is not in the Hub's cache here and could not be fetched: check the name and "
-            f"the network, or name a local folder or .gguf file ({text[:120]})"
-        )
-    return f"{where.path} can't be read as a model folder: {text[:240]}"
+    return (
+        f"{where.path} is not in the Hub's cache here and could not be fetched: check the name (`lenses "
+        "models` lists those that need no Hub id) and the network, or name a local folder or .gguf file "
+        f"({text})"
+    )
 
 
 def _dtype(name: str | None) -> torch.dtype:
-    dtype = getattr(torch, name or "float32", None)
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise UnknownModel(f"{name} is no number format: choose float32, bfloat16 or float16")
-    return dtype
+    known = {str(dtype).removeprefix("torch."): dtype for dtype in TOLERANCE}
+    if (name or "float32") not in known:
+        raise UnknownModel(f"{name} is no number format for a model: choose {', '.join(known)}")
+    return known[name or "float32"]
 
 
 def _device(name: str | None) -> torch.device:
@@ -228,7 +246,7 @@ def _device(name: str | None) -> torch.device:
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
     try:
-        torch.zeros(1, device=name)
+        torch.zeros(1, device=name).item()  # a meta tensor can be made, but holds nothing
         return torch.device(name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UnknownModel(f"there is no device {name} here: choose cpu, cuda or mps") from error
