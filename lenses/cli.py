@@ -6,8 +6,10 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
 import sys
 from contextlib import contextmanager
 from enum import StrEnum
@@ -83,7 +85,8 @@ def compare(
     from lenses import registry
 
     _refuse_unwritable(output)
-    lenses = registry.choose(lens, baseline=baseline, steps=steps, depths=_depths(depths))
+    names = list(dict.fromkeys(lens)) if lens else None
+    lenses = registry.choose(names, baseline=baseline, steps=steps, depths=_depths(depths))
     decoder = _load(model)
     with _status("comparing"):
         from lenses import comparison
@@ -116,7 +119,9 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
-        app(standalone_mode=False)
+        # What comes back is the status of an early end, such as 130 after Ctrl-C.
+        if status := app(standalone_mode=False, prog_name="lenses"):
+            raise SystemExit(status)
     except LensesError as error:
         _fail(str(error), 1)
     except UsageError as error:
@@ -174,26 +179,28 @@ def _refuse_unwritable(output: Path | None) -> None:
     """Say so before minutes of work, not after."""
     if output is not None and not output.parent.is_dir():
         raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
+    if output is not None and output.is_dir():
+        raise BadOption(f"--output takes the name of a file, and {output} is a folder")
 
 
 def _write(comparison: Comparison, format: Format, output: Path | None) -> None:
-    from lenses import terminal
-
     if output is None:
-        if format is Format.JSON:
-            sys.stdout.write(_json(comparison.to_dict()))
-        else:
-            terminal.show(comparison, _console())
+        _print(comparison, format, sys.stdout)
+        sys.stdout.flush()  # a reader that has gone away is noticed here, not at the interpreter's end
         return
     with open(output, "w", encoding="utf-8") as file:
-        if format is Format.JSON:
-            file.write(_json(comparison.to_dict()))
-        else:
-            terminal.show(comparison, _console(file=file))
+        _print(comparison, format, file)
 
 
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+def _print(comparison: Comparison, format: Format, file: Any) -> None:
+    from lenses import terminal
+
+    if format is Format.TABLE:
+        terminal.show(comparison, _console(file=file))
+        return
+    escaped = not str(file.encoding).lower().startswith("utf")
+    json.dump(comparison.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
+    file.write("\n")
 
 
 def _console(**options: Any) -> Any:
@@ -206,9 +213,9 @@ def _console(**options: Any) -> Any:
 
 def _quiet() -> None:
     """Keep transformers' and the Hub client's own bars and notes off the terminal."""
-    import os
-
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     for library in ("transformers", "huggingface_hub"):
         logging.getLogger(library).setLevel(logging.ERROR)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a table's bars on a terminal that has no such characters

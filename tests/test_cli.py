@@ -1,0 +1,350 @@
+"""The command line: exit status, what is on stdout and stderr, and the JSON of the contract."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers as hf
+
+import lenses
+from lenses import cli
+from tests import tiny, tiny_gguf
+
+LONG = " ".join(["w3"] * 33)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory):
+    """What a user may point `--model` at, by name: good, odd and broken."""
+    root = tmp_path_factory.mktemp("models")
+    for family in ("llama", "gpt2"):
+        tiny.save(family, root / family)
+    tiny.save("llama", root / "few-names", size=60)
+    tiny.save("llama", root / "many-names", size=80)
+    tiny.save("llama", root / "no-bos")
+    no_bos = tiny.tokenizer()
+    no_bos.bos_token = None
+    no_bos.save_pretrained(root / "no-bos")
+    infinite = tiny.model("llama")
+    infinite.model.layers[1].mlp.down_proj.weight.data.mul_(float("inf"))
+    infinite.save_pretrained(root / "infinite")
+    tiny.tokenizer().save_pretrained(root / "infinite")
+    t5 = hf.T5Config(vocab_size=64, d_model=16, d_kv=8, d_ff=32, num_layers=2, num_heads=2)
+    hf.T5ForConditionalGeneration(t5).save_pretrained(root / "t5")
+    tiny.save("llama", root / "pickle")
+    (root / "pickle" / "model.safetensors").unlink()
+    torch.save({}, root / "pickle" / "pytorch_model.bin")
+    tiny.save("llama", root / "unreadable")
+    (root / "unreadable" / "model.safetensors").write_bytes(b"nothing of the kind")
+    (root / "empty").mkdir()
+    (root / "text.gguf").write_text("hello")
+    tiny_gguf.write(root / "tiny.gguf")
+    return root
+
+
+@pytest.fixture
+def run(folders, monkeypatch, capsys):
+    """Run a command in this process, beside the models: its status, stdout and stderr."""
+    monkeypatch.chdir(folders)
+
+    def of(*arguments):
+        monkeypatch.setattr(sys, "argv", ["lenses", *arguments])
+        status = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            status = end.code
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return of
+
+
+def asked(prompt, model, *options):
+    return ("compare", prompt, "--model", model, "--lens", "ig-lens", *options)
+
+
+WRONG = [
+    # (arguments, exit status, what stderr says)
+    (asked("", "no-bos"), 1, "the prompt is empty and the model has no BOS"),
+    (asked("   ", "no-bos"), 1, "the prompt is empty"),
+    (asked(LONG, "gpt2"), 1, "33 tokens and the model has places for 32"),
+    (asked("w3 w70", "many-names"), 1, "token id 70 is outside the embedding, which has 64 rows"),
+    (asked("w3", "few-names", "--target", "w63"), 1, "'w63' is not in this model's vocabulary"),
+    (asked("w3", "many-names", "--target", "w70"), 1, "outside this vocabulary of 64 tokens"),
+    (asked("w3", "llama", "--target", ""), 1, "is empty"),
+    (asked("w3 w4", "llama", "--position", "2"), 1, "position 2 is outside the prompt"),
+    (asked("caf\udce9", "llama"), 1, "UTF-8"),
+    (asked("w3", "llama", "--target", "caf\udce9"), 1, "UTF-8"),
+    (asked("w3", "llama", "--chat"), 1, "no chat template"),
+    (asked("w3 w17", "infinite"), 1, "finite"),
+    (asked("w3", "pickle"), 1, "only pickled weights"),
+    (asked("w3", "t5"), 1, "encoder–decoder"),
+    (asked("w3", "unreadable"), 1, "can't be read"),
+    (asked("w3", "empty"), 1, "no config.json"),
+    (asked("w3", "text.gguf"), 1, "text.gguf can't be read"),
+    (asked("w3", "missing.gguf"), 1, "no GGUF file at missing.gguf"),
+    (asked("w3", "./missing"), 1, "no model folder at ./missing"),
+    (asked("w3", "no-such-model"), 1, "no-such-model"),
+    (asked("w3", ""), 1, "smollm2-135m"),
+    (("compare", "w3", "--model", "llama", "--lens", "no-such-lens"), 1, "choose from ig-lens, logit-lens"),
+    (asked("w3", "llama", "--depths", "0,4"), 1, "depth 4 is outside 0…3"),
+    (asked("w3", "llama", "--depths", "1,b"), 1, "as 0,4,8, not '1,b'"),
+    (asked("w3", "llama", "--output", "missing/out.json"), 1, "no folder missing"),
+    (asked("w3", "llama", "--output", "empty"), 1, "empty is a folder"),
+    (asked("w3", "llama", "--steps", "0"), 2, "--steps"),
+    (asked("w3", "llama", "--steps", "many"), 2, "--steps"),
+    (asked("w3", "llama", "--baseline", "middle"), 2, "--baseline"),
+    (asked("w3", "llama", "--format", "xml"), 2, "--format"),
+    (asked("w3", "llama", "--no-such-option"), 2, "--no-such-option"),
+    (("compare",), 2, "prompt"),
+    (("compare", "w3", "w4"), 2, "w4"),
+    (("no-such-command",), 2, "no-such-command"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), WRONG, ids=[row[2] for row in WRONG])
+def test_wrong_input_ends_in_one_or_two_lines_without_a_traceback(arguments, status, said, run):
+    found, out, err = run(*arguments)
+    assert (found, out) == (status, "")
+    assert said in err
+    assert err.startswith("lenses: ")
+    assert len(err.splitlines()) == (2 if status == 2 else 1)
+    assert "Traceback" not in err
+
+
+PRINTED = [
+    # (arguments, what stdout holds)
+    ((), ["Usage: lenses", "compare", "methods"]),
+    (("--help",), ["Usage: lenses"]),
+    (("compare", "--help"), ["--target", "--position", "--lens", "--baseline", "--steps", "--depths",
+                             "--chat", "--format", "--output", "--model"]),
+    (("methods",), ["ig-lens", "logit-lens", "dla", "layer-ig", "conductance", "arXiv"]),
+    (("models",), ["smollm2-135m", "gpt2", "pythia-160m", "qwen3-0.6b", "gemma-3-270m", ".gguf"]),
+    (("compare", tiny.PROMPT, "--model", "llama", "--target", "w5"),
+     ["llama · 3 blocks · float32", "w3 3", "w8 8", "w5 (id 5)", "8.66%", "embed", "◀ onset", "ig-lens",
+      "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: "]),
+    (asked("w3", "tiny.gguf"), ["tiny.gguf · 2 blocks"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "held"), PRINTED, ids=[" ".join(row[0][:2]) for row in PRINTED])
+def test_what_was_asked_for_is_printed_and_stderr_stays_empty(arguments, held, run, monkeypatch, tmp_path):
+    monkeypatch.setenv("LENSES_CACHE", str(tmp_path))
+    status, out, err = run(*arguments)
+    assert (status, err) == (0, "")
+    assert [words for words in held if words not in out] == []
+
+
+def test_texts_of_users_are_not_read_as_markup(run):
+    _, out, _ = run("compare", "[red]w3[/red]", "--model", "llama", "--target", "[bold]", "--lens", "dla")
+    assert out == ""  # no such word
+    _, out, _ = run(*asked("w3 [UNK]", "llama"))
+    assert "[UNK] 0" in out
+
+
+NUMBER, TEXT, WHOLE, FLAG = (int, float), (str,), (int,), (bool,)
+MAYBE = (int, float, type(None))
+SHARED = {
+    "name": TEXT, "title": TEXT, "unit": {"probability", "log-probability", "logit"},
+    "claim": {"level", "across", "within"}, "options": (dict,), "depths": [WHOLE], "values": [MAYBE],
+    "start": MAYBE, "end": MAYBE, "constant": MAYBE,
+    "additivity": {
+        "claimed": FLAG, "expected": MAYBE, "found": MAYBE, "gap": MAYBE, "tolerance": MAYBE,
+        "verdict": {"exact", "converged", "not-converged", "not-claimed", "broken"},
+    },
+    "yardstick": {"expected": MAYBE, "found": MAYBE, "claimed": FLAG},
+    "seconds": NUMBER,
+}  # fmt: skip
+CONTRACT = {
+    "schema": {"lenses.comparison/1"},
+    "model": {
+        "name": TEXT, "source": TEXT, "revision": TEXT, "dtype": TEXT, "device": TEXT, "blocks": WHOLE,
+        "width": WHOLE, "vocabulary": WHOLE, "readout_gap": NUMBER,
+    },
+    "prompt": TEXT,
+    "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
+    "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
+    "lenses": [lambda lens: SHARED | ({"positions": [[MAYBE]]} if lens["claim"] == "within" else {})],
+    "warnings": [TEXT],
+    "provenance": dict.fromkeys(("lenses", "torch", "transformers", "captum", "python", "created"), TEXT),
+}  # fmt: skip
+
+
+def faults(value, shape, at="$"):
+    """Every place where a value is not of the shape: a type, a set of words, a list or an object."""
+    if callable(shape):
+        shape = shape(value)
+    if isinstance(shape, tuple):
+        return [] if type(value) in shape else [f"{at} is {type(value).__name__}"]
+    if isinstance(shape, set):
+        return [] if value in shape else [f"{at} is {value!r}"]
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return [f"{at} is no list"]
+        return [fault for k, item in enumerate(value) for fault in faults(item, shape[0], f"{at}[{k}]")]
+    if not isinstance(value, dict) or value.keys() != shape.keys():
+        return [f"{at} has keys {sorted(value)}"]
+    return [fault for key in shape for fault in faults(value[key], shape[key], f"{at}.{key}")]
+
+
+def parsed(text):
+    """JSON as the standard has it: no NaN, no Infinity."""
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def lasting(result):
+    """What two runs must agree on: all but the clock."""
+    result = copy.deepcopy(result)
+    del result["provenance"]["created"]
+    for lens in result["lenses"]:
+        del lens["seconds"]
+    return result
+
+
+@pytest.fixture
+def found(run):
+    return parsed(run("compare", tiny.PROMPT, "--model", "llama", "--target", "w5", "--format", "json")[1])
+
+
+def test_the_json_is_of_the_contracts_shape(found):
+    assert faults(found, CONTRACT) == []
+
+
+def test_the_json_is_the_librarys_own_object(found, folders):
+    result = lenses.compare(lenses.load(str(folders / "llama")), tiny.PROMPT, target="w5")
+    assert lasting(found) == lasting(result.to_dict())
+
+
+def test_depths_values_and_positions_are_as_long_as_the_contract_says(found):
+    depths = {lens["name"]: lens["depths"] for lens in found["lenses"]}
+    shares, levels = [1, 2, 3], [0, 1, 2, 3]
+    assert depths == {
+        "ig-lens": shares, "logit-lens": levels, "dla": levels, "layer-ig": shares, "conductance": shares
+    }  # fmt: skip
+    for lens in found["lenses"]:
+        assert len(lens["values"]) == len(lens["depths"])
+        for row, total in zip(lens.get("positions", []), lens["values"], strict=False):
+            assert len(row) == len(found["tokens"])
+            # Both are sums in float64 of the same float32 products.
+            assert sum(row) == pytest.approx(total, abs=1e-12)
+
+
+LIES = {
+    "a key that is missing": lambda found: found["model"].pop("width"),
+    "a key of another kind": lambda found: found["lenses"][0].update(extra=1),
+    "a number written as text": lambda found: found["target"].update(probability="0.5"),
+    "a flag in place of a number": lambda found: found["lenses"][0].update(seconds=True),
+    "a verdict that does not exist": lambda found: found["lenses"][1]["additivity"].update(verdict="fine"),
+    "positions of a lens that has none": lambda found: found["lenses"][0].update(positions=[[0.0]]),
+    "one bad value in a list": lambda found: found["lenses"][2]["values"].__setitem__(1, "x"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_the_check_of_the_shape_notices_a_lie(lie, found):
+    LIES[lie](found)
+    assert len(faults(found, CONTRACT)) == 1
+
+
+OPTIONS = [
+    # (options, the lens's part of the JSON to look at, what it has to be)
+    (("--baseline", "mean"), lambda lens: lens["options"]["baseline"], "mean"),
+    (("--depths", "0,2"), lambda lens: lens["depths"], [2, 3]),
+    ((), lambda lens: lens["options"], {"estimator": "observed", "baseline": "embedding"}),
+    (("--lens", "ig-lens"), lambda lens: lens["name"], "ig-lens"),
+]
+
+
+@pytest.mark.parametrize(("options", "part", "expected"), OPTIONS)
+def test_an_option_reaches_the_lens(options, part, expected, run):
+    (lens,) = parsed(run(*asked("w3 w17", "llama", "--format", "json", *options))[1])["lenses"]
+    assert part(lens) == expected
+
+
+def test_position_counts_from_either_end(run):
+    first, last = (
+        parsed(run(*asked("w3 w17 w9", "llama", "--format", "json", f"--position={place}"))[1])["target"]
+        for place in (0, -3)
+    )
+    assert first == last
+    assert first["position"] == 0
+
+
+def test_output_writes_what_would_be_printed_into_a_file(run, tmp_path):
+    status, out, err = run(*asked("w3", "llama", "--format", "json", "--output", str(tmp_path / "a.json")))
+    assert (status, out, err) == (0, "", "")
+    assert faults(parsed((tmp_path / "a.json").read_text(encoding="utf-8")), CONTRACT) == []
+    run(*asked("w3", "llama", "--output", str(tmp_path / "a.txt")))
+    assert "ig-lens" in (tmp_path / "a.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("format", ["table", "json"])
+def test_a_terminal_without_the_characters_loses_no_number(format, run, monkeypatch):
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", narrow)
+    assert run(*asked(tiny.PROMPT, "llama", "--target", "w5", "--format", format))[0] == 0
+    narrow.flush()
+    out = narrow.buffer.getvalue().decode("ascii")
+    assert "8.66%" in out if format == "table" else faults(parsed(out), CONTRACT) == []
+
+
+COMMAND = str(Path(sys.executable).with_name("lenses"))
+
+
+def process(*arguments, **options):
+    environment = {name: value for name, value in os.environ.items() if name != "TRANSFORMERS_VERBOSITY"}
+    return subprocess.run(
+        [COMMAND, *arguments], capture_output=True, text=True, timeout=120, env=environment, **options
+    )
+
+
+def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folders, tmp_path, monkeypatch):
+    monkeypatch.setenv("LENSES_CACHE", str(tmp_path))
+    done = process(*asked("w", "tiny.gguf", "--format", "json"), cwd=folders)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert faults(parsed(done.stdout), CONTRACT) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(asked("w3", "pickle"), 1), (asked("w3", "llama", "--format", "xml"), 2)]
+)
+def test_a_process_ends_with_the_status_and_a_line_or_two(arguments, status, folders):
+    done = process(*arguments, cwd=folders)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert len(done.stderr.splitlines()) == status
+
+
+def test_a_reader_that_goes_away_is_no_traceback(folders):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as gone:
+        done = subprocess.run(
+            [COMMAND, *asked("w3", "llama", "--format", "json")],
+            stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120, cwd=folders, check=False,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+@pytest.mark.real
+def test_the_default_model_says_paris(run):
+    cheap = ("--lens", "ig-lens", "--lens", "logit-lens", "--lens", "ig-lens")
+    status, out, err = run("compare", "The capital of France is", *cheap, "--format", "json")
+    assert (status, err) == (0, "")
+    found = parsed(out)
+    assert [lens["name"] for lens in found["lenses"]] == ["ig-lens", "logit-lens"]
+    assert found["target"] == {"position": 4, "id": 7042, "text": " Paris",
+                               "probability": pytest.approx(0.772532, abs=1e-5)}  # fmt: skip
+    assert found["lenses"][0]["additivity"]["verdict"] == "exact"
