@@ -304,11 +304,13 @@ def test_a_terminal_without_the_characters_loses_no_number(format, run, monkeypa
 COMMAND = str(Path(sys.executable).with_name("lenses"))
 
 
-def process(*arguments, **options):
-    environment = {name: value for name, value in os.environ.items() if name != "TRANSFORMERS_VERBOSITY"}
+def process(*arguments, stdout=subprocess.PIPE, **options):
+    """The installed command, without the settings that the tests and some machines make."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("TRANSFORMERS_VERBOSITY", "PYTHONUNBUFFERED")}
     return subprocess.run(
-        [COMMAND, *arguments], capture_output=True, text=True, timeout=120, env=environment, **options
-    )
+        [COMMAND, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120, env=kept,
+        check=False, **options,
+    )  # fmt: skip
 
 
 def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folders, tmp_path, monkeypatch):
@@ -331,10 +333,7 @@ def test_a_reader_that_goes_away_is_no_traceback(folders):
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as gone:
-        done = subprocess.run(
-            [COMMAND, *asked("w3", "llama", "--format", "json")],
-            stdout=gone, stderr=subprocess.PIPE, text=True, timeout=120, cwd=folders, check=False,
-        )  # fmt: skip
+        done = process(*asked("w3", "llama", "--format", "json"), stdout=gone, cwd=folders)
     assert (done.returncode, done.stderr) == (1, "")
 
 
