@@ -8,6 +8,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,13 +58,13 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _size(folder: Path) -> int:
-    sizes = []
-    for path in folder.rglob("*"):
-        try:
-            sizes.append(path.stat().st_size)
-        except FileNotFoundError:  # pip moved it between the listing and the look
-            continue
-    return sum(sizes)
+    """Bytes in the folder, while pip makes, moves and removes what is in it."""
+    size = 0
+    for place, _, names in os.walk(folder):  # which passes over a folder that has gone
+        for name in names:
+            with suppress(FileNotFoundError):
+                size += os.stat(os.path.join(place, name)).st_size
+    return size
 
 
 def _ways_out(wheel: Wheel, log: str) -> str:

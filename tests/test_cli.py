@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import io
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import transformers as hf
 import lenses
 from lenses import cli
 from tests import tiny, tiny_gguf
+from tests.contract import COMPARISON, faults, parsed
 
 LONG = " ".join(["w3"] * 33)
 
@@ -151,60 +151,6 @@ def test_texts_of_users_are_not_read_as_markup(run):
     assert "[UNK] 0" in out
 
 
-NUMBER, TEXT, WHOLE, FLAG = (int, float), (str,), (int,), (bool,)
-MAYBE = (int, float, type(None))
-SHARED = {
-    "name": TEXT, "title": TEXT, "unit": {"probability", "log-probability", "logit"},
-    "claim": {"level", "across", "within"}, "options": (dict,), "depths": [WHOLE], "values": [MAYBE],
-    "start": MAYBE, "end": MAYBE, "constant": MAYBE,
-    "additivity": {
-        "claimed": FLAG, "expected": MAYBE, "found": MAYBE, "gap": MAYBE, "tolerance": MAYBE,
-        "verdict": {"exact", "converged", "not-converged", "not-claimed", "broken"},
-    },
-    "yardstick": {"expected": MAYBE, "found": MAYBE, "claimed": FLAG},
-    "seconds": NUMBER,
-}  # fmt: skip
-CONTRACT = {
-    "schema": {"lenses.comparison/1"},
-    "model": {
-        "name": TEXT, "source": TEXT, "revision": TEXT, "dtype": TEXT, "device": TEXT, "blocks": WHOLE,
-        "width": WHOLE, "vocabulary": WHOLE, "readout_gap": NUMBER,
-    },
-    "prompt": TEXT,
-    "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
-    "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
-    "lenses": [lambda lens: SHARED | ({"positions": [[MAYBE]]} if lens["claim"] == "within" else {})],
-    "warnings": [TEXT],
-    "provenance": dict.fromkeys(("lenses", "torch", "transformers", "captum", "python", "created"), TEXT),
-}  # fmt: skip
-
-
-def faults(value, shape, at="$"):
-    """Every place where a value is not of the shape: a type, a set of words, a list or an object."""
-    if callable(shape):
-        shape = shape(value)
-    if isinstance(shape, tuple):
-        return [] if type(value) in shape else [f"{at} is {type(value).__name__}"]
-    if isinstance(shape, set):
-        return [] if value in shape else [f"{at} is {value!r}"]
-    if isinstance(shape, list):
-        if not isinstance(value, list):
-            return [f"{at} is no list"]
-        return [fault for k, item in enumerate(value) for fault in faults(item, shape[0], f"{at}[{k}]")]
-    if not isinstance(value, dict) or value.keys() != shape.keys():
-        return [f"{at} has keys {sorted(value)}"]
-    return [fault for key in shape for fault in faults(value[key], shape[key], f"{at}.{key}")]
-
-
-def parsed(text):
-    """JSON as the standard has it: no NaN, no Infinity."""
-
-    def refuse(constant):
-        raise AssertionError(f"{constant} is no JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
 def lasting(result):
     """What two runs must agree on: all but the clock."""
     result = copy.deepcopy(result)
@@ -220,7 +166,7 @@ def found(run):
 
 
 def test_the_json_is_of_the_contracts_shape(found):
-    assert faults(found, CONTRACT) == []
+    assert faults(found, COMPARISON) == []
 
 
 def test_the_json_is_the_librarys_own_object(found, folders):
@@ -256,7 +202,13 @@ LIES = {
 @pytest.mark.parametrize("lie", LIES)
 def test_the_check_of_the_shape_notices_a_lie(lie, found):
     LIES[lie](found)
-    assert len(faults(found, CONTRACT)) == 1
+    assert len(faults(found, COMPARISON)) == 1
+
+
+@pytest.mark.parametrize("text", ["[NaN]", "[Infinity]", "[-Infinity]"])
+def test_a_number_that_json_does_not_have_is_noticed(text):
+    with pytest.raises(AssertionError, match="is no JSON"):
+        parsed(text)
 
 
 OPTIONS = [
@@ -286,7 +238,7 @@ def test_position_counts_from_either_end(run):
 def test_output_writes_what_would_be_printed_into_a_file(run, tmp_path):
     status, out, err = run(*asked("w3", "llama", "--format", "json", "--output", str(tmp_path / "a.json")))
     assert (status, out, err) == (0, "", "")
-    assert faults(parsed((tmp_path / "a.json").read_text(encoding="utf-8")), CONTRACT) == []
+    assert faults(parsed((tmp_path / "a.json").read_text(encoding="utf-8")), COMPARISON) == []
     run(*asked("w3", "llama", "--output", str(tmp_path / "a.txt")))
     assert "ig-lens" in (tmp_path / "a.txt").read_text(encoding="utf-8")
 
@@ -298,7 +250,7 @@ def test_a_terminal_without_the_characters_loses_no_number(format, run, monkeypa
     assert run(*asked(tiny.PROMPT, "llama", "--target", "w5", "--format", format))[0] == 0
     narrow.flush()
     out = narrow.buffer.getvalue().decode("ascii")
-    assert "8.66%" in out if format == "table" else faults(parsed(out), CONTRACT) == []
+    assert "8.66%" in out if format == "table" else faults(parsed(out), COMPARISON) == []
 
 
 COMMAND = str(Path(sys.executable).with_name("lenses"))
@@ -317,7 +269,7 @@ def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folder
     monkeypatch.setenv("LENSES_CACHE", str(tmp_path))
     done = process(*asked("w", "tiny.gguf", "--format", "json"), cwd=folders)
     assert (done.returncode, done.stderr) == (0, "")
-    assert faults(parsed(done.stdout), CONTRACT) == []
+    assert faults(parsed(done.stdout), COMPARISON) == []
 
 
 @pytest.mark.parametrize(

