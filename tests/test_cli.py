@@ -50,6 +50,13 @@ def folders(tmp_path_factory):
     return root
 
 
+@pytest.fixture(autouse=True)
+def _cache(request, tmp_path, monkeypatch):
+    """A cache of its own for each test but those of the real model."""
+    if not request.node.get_closest_marker("real"):
+        monkeypatch.setenv("LENSES_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture
 def run(folders, monkeypatch, capsys):
     """Run a command in this process, beside the models: its status, stdout and stderr."""
@@ -137,8 +144,7 @@ PRINTED = [
 
 
 @pytest.mark.parametrize(("arguments", "held"), PRINTED, ids=[" ".join(row[0][:2]) for row in PRINTED])
-def test_what_was_asked_for_is_printed_and_stderr_stays_empty(arguments, held, run, monkeypatch, tmp_path):
-    monkeypatch.setenv("LENSES_CACHE", str(tmp_path))
+def test_what_was_asked_for_is_printed_and_stderr_stays_empty(arguments, held, run):
     status, out, err = run(*arguments)
     assert (status, err) == (0, "")
     assert [words for words in held if words not in out] == []
@@ -265,8 +271,7 @@ def process(*arguments, stdout=subprocess.PIPE, **options):
     )  # fmt: skip
 
 
-def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folders, tmp_path, monkeypatch):
-    monkeypatch.setenv("LENSES_CACHE", str(tmp_path))
+def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folders):
     done = process(*asked("w", "tiny.gguf", "--format", "json"), cwd=folders)
     assert (done.returncode, done.stderr) == (0, "")
     assert faults(parsed(done.stdout), COMPARISON) == []
