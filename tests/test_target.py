@@ -22,11 +22,11 @@ def ask(decoder, prompt, target=None, **options):
 
 
 SCORED = [
-    (FRANCE, " Paris", 7042, 0.772547, []),
+    (FRANCE, " Paris", 7042, 0.772532, []),
     (FRANCE, "Paris", 38634, 0.000515, ["with a space before it, ' Paris' has 77.25%: give ' Paris'"]),
-    (VIETNAM, " Hanoi", 407, 0.188822, ["is 3 tokens (' H', 'ano', 'i'); only the first, ' H'"]),
-    (VIETNAM, " Ho Chi Minh City", 15795, 0.129233, ["is 4 tokens (' Ho', ' Chi', ' Minh', ' City')"]),
-    (FRANCE + "\u00a0", "Paris", 38634, 0.666470, ["U+00A0"]),
+    (VIETNAM, " Hanoi", 407, 0.188818, ["is 3 tokens (' H', 'ano', 'i'); only the first, ' H'"]),
+    (VIETNAM, " Ho Chi Minh City", 15795, 0.129231, ["is 4 tokens (' Ho', ' Chi', ' Minh', ' City')"]),
+    (FRANCE + "\u00a0", "Paris", 38634, 0.666464, ["U+00A0"]),
     (FRANCE + "\u00a0", " Paris", 7042, 0.004526, ["U+00A0", "without the space", "give 'Paris'"]),
 ]
 
@@ -37,9 +37,8 @@ def test_the_scored_token_has_the_models_probability_and_is_named(
 ):
     question = ask(smol, prompt, target)
     assert question.target.token == id
-    # The known values have six digits and come from PyTorch's float32 softmax, whose exponential is up
-    # to 2.3e-5 of its value off.
-    assert question.probability == pytest.approx(probability, rel=3e-5, abs=1e-6)
+    # The float64 model's values, to six digits; thirty blocks in float32 end a few millionths beside them.
+    assert question.probability == pytest.approx(probability, rel=1e-5, abs=1e-6)
     warned = "\n".join(question.warnings)
     assert all(words in warned for words in said)
     assert bool(warned) == bool(said)
