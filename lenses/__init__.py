@@ -27,13 +27,14 @@ from lenses.errors import (
 )
 
 if TYPE_CHECKING:
-    from lenses.comparison import Comparison, compare
+    from lenses.comparison import compare
     from lenses.decoder import Decoder
     from lenses.loading import load
+    from lenses.outcome import Comparison
     from lenses.registry import LENSES, get
 
 _HOMES = {
-    "Comparison": "lenses.comparison",
+    "Comparison": "lenses.outcome",
     "compare": "lenses.comparison",
     "Decoder": "lenses.decoder",
     "load": "lenses.loading",

@@ -24,8 +24,8 @@ from lenses.errors import BadOption, LensesError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lenses.comparison import Comparison
     from lenses.decoder import Decoder
+    from lenses.outcome import Comparison
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""

@@ -6,7 +6,6 @@ does both for all lenses and returns a value that `to_dict` turns into the JSON 
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,15 +20,14 @@ from numpy import ndarray
 
 from lenses import readout, registry, tokens
 from lenses import target as targets
-from lenses.attribution import Additivity, Attribution, Yardstick, check, yardstick
+from lenses.attribution import check, yardstick
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite, UnsupportedLens
 from lenses.lens import Lens
+from lenses.outcome import Comparison, Result, Surface
 from lenses.proof import agree
 from lenses.target import Target
 from lenses.trace import Trace
-
-SCHEMA = "lenses.comparison/1"
 
 
 @dataclass(frozen=True)
@@ -49,49 +47,6 @@ class Question:
     @property
     def probability(self) -> float:
         return float(self.probabilities[self.target.token])
-
-
-@dataclass(frozen=True)
-class Result:
-    """One lens's answer, judged."""
-
-    title: str
-    attribution: Attribution
-    additivity: Additivity
-    yardstick: Yardstick
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One prompt seen by several lenses, with where every number comes from."""
-
-    model: dict[str, Any]
-    prompt: tokens.Prompt
-    target: Target
-    target_text: str
-    probability: float
-    results: tuple[Result, ...]
-    warnings: tuple[str, ...]
-    provenance: dict[str, str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""
-        return {
-            "schema": SCHEMA,
-            "model": self.model,
-            "prompt": self.prompt.text,
-            "tokens": [{"position": t.position, "id": t.id, "text": t.text} for t in self.prompt.tokens],
-            "target": {
-                "position": self.target.position,
-                "id": self.target.token,
-                "text": self.target_text,
-                "probability": _number(self.probability),
-            },
-            "lenses": [_result(result) for result in self.results],
-            "warnings": list(self.warnings),
-            "provenance": self.provenance,
-        }
 
 
 def compare(
@@ -161,6 +116,17 @@ def explain(decoder: Decoder, question: Question, lens: Lens) -> Result:
     return Result(lens.title, found, check(found), yardstick(found, question.delta), seconds)
 
 
+def surface(decoder: Decoder, question: Question, top: int = 5) -> Surface:
+    """What each depth would say at the target's position, by the model's own norm and head."""
+    states = question.trace.residual[:, question.target.position]
+    found = readout.read(decoder, states, question.target.token, top=top)
+    tops = tuple(
+        tuple((tokens.text_of(decoder.tokenizer, int(id)), float(p)) for id, p in zip(ids, ps, strict=True))
+        for ids, ps in zip(found.top, found.top_probability, strict=True)
+    )
+    return Surface(found.probability, tops)
+
+
 def gather(
     decoder: Decoder, question: Question, results: Sequence[Result], refusals: Sequence[str] = ()
 ) -> Comparison:
@@ -227,41 +193,3 @@ def _coarse(decoder: Decoder, results: Sequence[Result]) -> list[str]:
     if number in ("float32", "float64") or not gradual:
         return []
     return [f"{', '.join(gradual)} took gradients in {number}, which are coarse: use float32 to trust them"]
-
-
-def _result(result: Result) -> dict[str, Any]:
-    a, judged, stick = result.attribution, result.additivity, result.yardstick
-    entry: dict[str, Any] = {
-        "name": a.lens,
-        "title": result.title,
-        "unit": a.unit.value,
-        "claim": a.claim.value,
-        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in a.options.items()},
-        "depths": a.depths.tolist(),
-        "values": [_number(value) for value in a.values],
-        "start": _number(a.start),
-        "end": _number(a.end),
-        "constant": _number(a.constant),
-        "additivity": {
-            "claimed": judged.claimed,
-            "expected": _number(judged.expected),
-            "found": _number(judged.found),
-            "gap": _number(judged.gap),
-            "tolerance": _number(judged.tolerance),
-            "verdict": judged.verdict.value,
-        },
-        "yardstick": {
-            "expected": _number(stick.expected),
-            "found": _number(stick.found),
-            "claimed": stick.claimed,
-        },
-        "seconds": round(result.seconds, 4),
-    }
-    if a.positions is not None:
-        entry["positions"] = [[_number(value) for value in row] for row in a.positions]
-    return entry
-
-
-def _number(value: float) -> float | None:
-    """A JSON number, or None for what JSON can't hold."""
-    return float(value) if math.isfinite(value) else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lenses.attribution import Claim
 
 if TYPE_CHECKING:
-    from lenses.comparison import Result
+    from lenses.outcome import Result
 
 
 def receipt(result: Result) -> str:

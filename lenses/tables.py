@@ -10,7 +10,7 @@ from lenses.attribution import Claim
 from lenses.onset import onset
 
 if TYPE_CHECKING:
-    from lenses.comparison import Comparison
+    from lenses.outcome import Comparison
 
 
 def wide(comparison: Comparison) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from lenses.receipt import value as shown
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
-    from lenses.comparison import Comparison, Result
+    from lenses.outcome import Comparison, Result
 
 UP, DOWN = "blue", "dark_orange"
 COLOURS = {

@@ -31,6 +31,7 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.loading
     import lenses.paths
     import lenses.registry
+    import lenses.receipt
     import lenses.tables
     import lenses.terminal
 typing.TYPE_CHECKING = False

@@ -1,0 +1,161 @@
+"""What a comparison is, once it is computed: plain values, without torch, that go to JSON and back.
+
+`Comparison.to_dict` is the JSON of the command line; `read` makes the comparison of such an object
+again, so that a saved file is shown just as a fresh result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from lenses.attribution import Additivity, Attribution, Claim, Unit, Verdict, Yardstick
+from lenses.target import Target
+from lenses.tokens import Prompt, Token
+
+SCHEMA = "lenses.comparison/1"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One lens's answer, judged."""
+
+    title: str
+    attribution: Attribution
+    additivity: Additivity
+    yardstick: Yardstick
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One prompt seen by several lenses, with where every number comes from."""
+
+    model: dict[str, Any]
+    prompt: Prompt
+    target: Target
+    target_text: str
+    probability: float
+    results: tuple[Result, ...]
+    warnings: tuple[str, ...]
+    provenance: dict[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""
+        return {
+            "schema": SCHEMA,
+            "model": self.model,
+            "prompt": self.prompt.text,
+            "tokens": [{"position": t.position, "id": t.id, "text": t.text} for t in self.prompt.tokens],
+            "target": {
+                "position": self.target.position,
+                "id": self.target.token,
+                "text": self.target_text,
+                "probability": _number(self.probability),
+            },
+            "lenses": [_result(result) for result in self.results],
+            "warnings": list(self.warnings),
+            "provenance": self.provenance,
+        }
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What each depth would say: the target's level, and the likeliest tokens with probabilities."""
+
+    levels: Float[ndarray, " depth"]
+    tops: tuple[tuple[tuple[str, float], ...], ...]
+
+
+def read(data: dict[str, Any]) -> Comparison:
+    """The comparison of an object that `to_dict` made; raises `ValueError` for another schema."""
+    if data.get("schema") != SCHEMA:
+        raise ValueError(f"this is no {SCHEMA} object: its schema is {data.get('schema')!r}")
+    target = data["target"]
+    return Comparison(
+        model=data["model"],
+        prompt=Prompt(data["prompt"], tuple(Token(**token) for token in data["tokens"])),
+        target=Target(target["position"], target["id"]),
+        target_text=target["text"],
+        probability=_value(target["probability"]),
+        results=tuple(_read_result(entry) for entry in data["lenses"]),
+        warnings=tuple(data["warnings"]),
+        provenance=data["provenance"],
+    )
+
+
+def _read_result(entry: dict[str, Any]) -> Result:
+    judged, stick, positions = entry["additivity"], entry["yardstick"], entry.get("positions")
+    verdict = Verdict(judged["verdict"])
+    attribution = Attribution(
+        lens=entry["name"],
+        options=entry["options"],
+        unit=Unit(entry["unit"]),
+        claim=Claim(entry["claim"]),
+        depths=np.array(entry["depths"]),
+        values=_values(entry["values"]),
+        start=_value(entry["start"]),
+        end=_value(entry["end"]),
+        constant=_value(entry["constant"]),
+        positions=None if positions is None else np.array([_values(row) for row in positions]),
+        quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
+    )
+    numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
+    return Result(
+        entry["title"],
+        attribution,
+        Additivity(judged["claimed"], verdict=verdict, **numbers),
+        Yardstick(_value(stick["expected"]), _value(stick["found"]), stick["claimed"]),
+        entry["seconds"],
+    )
+
+
+def _values(numbers: list[float | None]) -> Float[ndarray, " n"]:
+    return np.array([_value(number) for number in numbers], dtype=np.float64)
+
+
+def _value(number: float | None) -> float:
+    return math.nan if number is None else float(number)
+
+
+def _result(result: Result) -> dict[str, Any]:
+    a, judged, stick = result.attribution, result.additivity, result.yardstick
+    entry: dict[str, Any] = {
+        "name": a.lens,
+        "title": result.title,
+        "unit": a.unit.value,
+        "claim": a.claim.value,
+        "options": {k: list(v) if isinstance(v, tuple) else v for k, v in a.options.items()},
+        "depths": a.depths.tolist(),
+        "values": [_number(value) for value in a.values],
+        "start": _number(a.start),
+        "end": _number(a.end),
+        "constant": _number(a.constant),
+        "additivity": {
+            "claimed": judged.claimed,
+            "expected": _number(judged.expected),
+            "found": _number(judged.found),
+            "gap": _number(judged.gap),
+            "tolerance": _number(judged.tolerance),
+            "verdict": judged.verdict.value,
+        },
+        "yardstick": {
+            "expected": _number(stick.expected),
+            "found": _number(stick.found),
+            "claimed": stick.claimed,
+        },
+        "seconds": round(result.seconds, 4),
+    }
+    if a.positions is not None:
+        entry["positions"] = [[_number(value) for value in row] for row in a.positions]
+    return entry
+
+
+def _number(value: float) -> float | None:
+    """A JSON number, or None for what JSON can't hold."""
+    return float(value) if math.isfinite(value) else None
