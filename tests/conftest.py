@@ -30,8 +30,8 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.comparison
     import lenses.loading
     import lenses.paths
-    import lenses.registry
     import lenses.receipt
+    import lenses.registry
     import lenses.tables
     import lenses.terminal
 typing.TYPE_CHECKING = False

@@ -13,7 +13,8 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout", "proof", "decoder",
     "loading", "readout", "tokens", "target", "baseline", "attribution", "lens", "paths", "methods",
-    "registry", "onset", "outcome", "comparison", "receipt", "tables", "charts", "report", "terminal", "cli", "ui",
+    "registry", "onset", "outcome", "comparison", "receipt", "tables", "charts",
+    "report", "terminal", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
