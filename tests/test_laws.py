@@ -199,7 +199,7 @@ def test_threads_on_one_decoder_get_the_serial_answers():
     from concurrent.futures import ThreadPoolExecutor
 
     decoder = tiny.decoder("llama")
-    prompts = [f"w{a} w{a + 7} w{a + 3}" for a in range(3, 28)]
+    prompts = [f"w{a} w{a + 7} w{a + 3}" for a in range(3, 28)]  # four times each: fifty a thread
 
     def values(prompt):
         found = comparison.compare(decoder, prompt, lenses=list(registry.LENSES))
@@ -207,7 +207,7 @@ def test_threads_on_one_decoder_get_the_serial_answers():
 
     serial = [values(prompt) for prompt in prompts]
     with ThreadPoolExecutor(2) as pool:
-        threaded = list(pool.map(values, prompts * 2))
-    for found, expected in zip(threaded, serial * 2, strict=True):
+        threaded = list(pool.map(values, prompts * 4))
+    for found, expected in zip(threaded, serial * 4, strict=True):
         for one, other in zip(found, expected, strict=True):
             assert (one == other).all()
