@@ -104,9 +104,14 @@ def _mark(character: str) -> str:
 def _chat(tokenizer: Any, text: str) -> list[int]:
     if not getattr(tokenizer, "chat_template", None):
         raise BadPrompt("this model has no chat template: leave out --chat")
+    from jinja2 import TemplateError
+
     message = [{"role": "user", "content": text}]
-    # The template writes its own BOS; the ids are taken as they are.
-    encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+    try:
+        # The template writes its own BOS; the ids are taken as they are.
+        encoded = tokenizer.apply_chat_template(message, add_generation_prompt=True, return_dict=True)
+    except TemplateError as error:
+        raise BadPrompt(f"the model's chat template refuses this message: {error}") from error
     return list(encoded["input_ids"])
 
 

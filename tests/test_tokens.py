@@ -188,3 +188,11 @@ def test_an_empty_prompt_without_bos_is_refused(text):
 def test_bytes_that_are_not_text_are_refused(smol):
     with pytest.raises(lenses.BadPrompt, match="give UTF-8"):
         tokens.encode(smol.tokenizer, "caf\udce9")
+
+
+@pytest.mark.parametrize("template", ["{{ raise_exception('only tools') }}", "{% if %}"])
+def test_a_chat_template_that_fails_is_a_sentence(template):
+    words = tiny.tokenizer()
+    words.chat_template = template
+    with pytest.raises(lenses.BadPrompt, match="chat template refuses"):
+        tokens.encode(words, "w3", chat=True)
