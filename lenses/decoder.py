@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from lenses.errors import BadPrompt, NonFinite, UnsupportedLens, UnsupportedModel
 from lenses.layout import Layout, Positions, layouts
-from lenses.proof import prove
+from lenses.proof import prove, remedy
 from lenses.trace import Trace
 from lenses.twin import Step, twin
 
@@ -80,14 +80,19 @@ class Decoder:
         (naming the depth) where a state is infinite or not a number.
         """
         ids = self._checked(ids)
-        states, _ = self.flow(ids[None], positions=[len(ids) - 1])
+        try:
+            states, _ = self.flow(ids[None], positions=[len(ids) - 1])
+        except (IndexError, RuntimeError) as error:
+            if self.positions.tokens is None or len(ids) <= self.positions.tokens:
+                raise
+            # A table that ends without showing it, such as MPT's biases.
+            raise BadPrompt(self._too_long(len(ids))) from error
         residual = torch.cat(states)
         finite = residual.isfinite().flatten(1).all(dim=1)
         if not finite.all():
             depth = int((~finite).nonzero()[0])
             raise NonFinite(
-                f"the state at depth {depth} of {self.name or 'the model'} is not finite in "
-                f"{str(self.dtype).removeprefix('torch.')}: load it in bfloat16 or float32"
+                f"the state at depth {depth} of {self.name or 'the model'} is not finite{remedy(self.dtype)}"
             )
         return Trace(ids, residual)
 
@@ -270,6 +275,13 @@ class Decoder:
         logits = output.logits if hasattr(output, "logits") else output[0]
         return logits if spared or positions is None else logits[:, list(positions)]
 
+    def _too_long(self, count: int) -> str:
+        places = self.positions.tokens or 0
+        return (
+            f"the prompt has {count} tokens and the model has places for {places}: "
+            f"leave out at least {count - places}"
+        )
+
     def _checked(self, ids: Tensor | Sequence[int]) -> Tensor:
         ids = torch.as_tensor(ids, dtype=torch.long, device=self.device)
         if ids.ndim != 1 or len(ids) == 0:
@@ -281,10 +293,7 @@ class Decoder:
             )
         limit = self.positions
         if limit.table and limit.tokens is not None and len(ids) > limit.tokens:
-            raise BadPrompt(
-                f"the prompt has {len(ids)} tokens and the model has places for {limit.tokens}: "
-                f"leave out at least {len(ids) - limit.tokens}"
-            )
+            raise BadPrompt(self._too_long(len(ids)))
         return ids
 
 

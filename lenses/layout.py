@@ -88,7 +88,8 @@ def _keywords(model: Any) -> frozenset[str]:
 
 def _positions(model: Any) -> Positions:
     """Learned tables (GPT-2, OPT with 2 rows more) and buffers (GPT-J) end; rotary angles do not."""
-    tokens = getattr(text_config(model), "max_position_embeddings", None)
+    config = text_config(model)
+    tokens = getattr(config, "max_position_embeddings", None) or getattr(config, "max_seq_len", None)
     if not isinstance(tokens, int):
         return Positions(None, False)
     words = model.get_input_embeddings()

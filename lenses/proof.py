@@ -55,13 +55,12 @@ def prove(decoder: Provable) -> float:
     `UnsupportedModel`, or `NonFinite` where the model itself gives no numbers.
     """
     ids = _probe(decoder)
+    trace = decoder.trace(ids)
     own = _probabilities(decoder.own(ids))
     if not own.isfinite().all():
         raise NonFinite(
-            f"{decoder.name or 'the model'} gives logits that are not finite in "
-            f"{str(decoder.dtype).removeprefix('torch.')}: load it in bfloat16 or float32"
+            f"{decoder.name or 'the model'} gives logits that are not finite{remedy(decoder.dtype)}"
         )
-    trace = decoder.trace(ids)
     _refuse_foresight(decoder, ids, trace)
     with torch.no_grad():
         # Every depth takes seconds on a laptop; each kind of place is enough (all are in the tests).
@@ -72,6 +71,13 @@ def prove(decoder: Provable) -> float:
     worst = max(range(len(gaps)), key=gaps.__getitem__)
     agree(decoder, gaps[worst], f"put back in at depth {[*depths, depths[-1], depths[-1]][worst]}")
     return gaps[worst]
+
+
+def remedy(dtype: torch.dtype) -> str:
+    """What to do where numbers of this format are not finite."""
+    if dtype in (torch.float16, torch.bfloat16):
+        return f" in {str(dtype).removeprefix('torch.')}: load it in bfloat16 or float32"
+    return ": its weights overflow or are damaged, so use another checkpoint"
 
 
 def agree(decoder: Provable, gap: float, where: str) -> None:

@@ -144,7 +144,7 @@ REFUSED = [
     (untrained_mode, lenses.UnsupportedModel, "model.eval()"),
     (bert, lenses.UnsupportedModel, "sees the future"),
     (no_list, lenses.UnsupportedModel, "no list of 5 blocks"),
-    (lambda: overflowing(torch.float16), lenses.NonFinite, "bfloat16 or float32"),
+    (lambda: overflowing(torch.float16), lenses.NonFinite, "depth 2 of tiny is not finite in float16: load"),
 ]
 
 
@@ -182,6 +182,11 @@ def test_a_state_that_is_not_finite_names_its_depth():
         model.model.layers[1].mlp.down_proj.weight.fill_(torch.inf)
     with pytest.raises(lenses.NonFinite, match="depth 2"):
         decoder.trace(tiny.IDS)
+
+
+def test_a_table_of_positions_that_ends_unseen_is_a_sentence_too():
+    with pytest.raises(lenses.BadPrompt, match="33 tokens and the model has places for 32"):
+        tiny.decoder("mpt").trace(tiny.IDS * 5 + tiny.IDS[:3])
 
 
 def test_a_token_that_the_heads_bias_rules_out_has_probability_0_and_no_parts():
