@@ -24,7 +24,7 @@ from lenses.attribution import check, yardstick
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite, UnsupportedLens
 from lenses.lens import Lens
-from lenses.outcome import Comparison, Result, Surface
+from lenses.outcome import Comparison, Result
 from lenses.proof import agree
 from lenses.target import Target
 from lenses.trace import Trace
@@ -114,17 +114,6 @@ def explain(decoder: Decoder, question: Question, lens: Lens) -> Result:
     found = lens.attribute(decoder, question.trace, question.target)
     seconds = time.perf_counter() - began
     return Result(lens.title, found, check(found), yardstick(found, question.delta), seconds)
-
-
-def surface(decoder: Decoder, question: Question, top: int = 5) -> Surface:
-    """What each depth would say at the target's position, by the model's own norm and head."""
-    states = question.trace.residual[:, question.target.position]
-    found = readout.read(decoder, states, question.target.token, top=top)
-    tops = tuple(
-        tuple((tokens.text_of(decoder.tokenizer, int(id)), float(p)) for id, p in zip(ids, ps, strict=True))
-        for ids, ps in zip(found.top, found.top_probability, strict=True)
-    )
-    return Surface(found.probability, tops)
 
 
 def gather(

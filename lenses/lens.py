@@ -45,7 +45,6 @@ class Lens(Protocol):
     claim: ClassVar[Claim]
     source: ClassVar[str]
     card: ClassVar[Card]
-    gradients: ClassVar[bool]  # whether it differentiates: slower, and float32 is wanted
 
     @property
     def options(self) -> dict[str, Any]:
@@ -97,6 +96,7 @@ def _problem(kind: Any, least: int, value: Any) -> str:
     choices = get_args(kind)
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
         return f"must be one of {', '.join(choices)}"
-    if kind is int and (not isinstance(value, int) or value < least):
+    optional = value is None and type(None) in choices
+    if (kind is int or int in choices) and not optional and (not isinstance(value, int) or value < least):
         return f"must be a whole number of at least {least}"
     return ""

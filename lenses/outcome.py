@@ -64,14 +64,6 @@ class Comparison:
         }
 
 
-@dataclass(frozen=True)
-class Surface:
-    """What each depth would say: the target's level, and the likeliest tokens with probabilities."""
-
-    levels: Float[ndarray, " depth"]
-    tops: tuple[tuple[tuple[str, float], ...], ...]
-
-
 def read(data: dict[str, Any]) -> Comparison:
     """The comparison of an object that `to_dict` made; raises `ValueError` for another schema."""
     if data.get("schema") != SCHEMA:

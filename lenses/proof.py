@@ -75,8 +75,10 @@ def prove(decoder: Provable) -> float:
 
 def remedy(dtype: torch.dtype) -> str:
     """What to do where numbers of this format are not finite."""
-    if dtype in (torch.float16, torch.bfloat16):
-        return f" in {str(dtype).removeprefix('torch.')}: load it in bfloat16 or float32"
+    if dtype == torch.float16:
+        return " in float16: load it in bfloat16 or float32"
+    if dtype == torch.bfloat16:
+        return " in bfloat16: load it in float32"
     return ": its weights overflow or are damaged, so use another checkpoint"
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite
+from lenses.proof import remedy
 
 BUDGET = 128 << 20
 """Bytes of logits that are alive at once."""
@@ -56,7 +57,7 @@ def read(
     if np.isnan(log).any():
         raise NonFinite(
             f"state {int(np.isnan(log).argmax())} of the {len(log)} that were read gives logits that are "
-            "not numbers: load the model in bfloat16 or float32"
+            f"not finite{remedy(decoder.dtype)}"
         )
     return Readings(np.exp(log), log, logit, ids, np.exp(best))
 

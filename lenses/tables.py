@@ -21,18 +21,6 @@ def wide(comparison: Comparison) -> pd.DataFrame:
     return pd.DataFrame(columns).sort_index().rename_axis("depth")
 
 
-def tidy(comparison: Comparison) -> pd.DataFrame:
-    """One row a lens and depth: lens, depth, unit, value."""
-    frames = [
-        pd.DataFrame(
-            {"lens": r.attribution.lens, "depth": r.attribution.depths, "unit": r.attribution.unit.value,
-             "value": r.attribution.values}
-        )
-        for r in comparison.results
-    ]  # fmt: skip
-    return pd.concat(frames, ignore_index=True)
-
-
 def onsets(comparison: Comparison) -> dict[str, int | None]:
     """The onset depth by the shares of each lens that claims a sum across depths."""
     across = [r.attribution for r in comparison.results if r.attribution.claim is Claim.ACROSS]

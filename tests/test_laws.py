@@ -9,6 +9,7 @@ import torch
 import lenses
 from lenses import comparison, readout, registry
 from lenses.attribution import Claim, Verdict, check
+from lenses.lens import fields
 from lenses.target import Target
 from tests import naive, tiny
 
@@ -167,6 +168,16 @@ def test_the_batch_size_changes_no_number(name, size):
     whole = attribute("llama", name, steps=7)
     parts = attribute("llama", name, steps=7, internal_batch_size=size)
     assert parts.positions == pytest.approx(whole.positions, abs=1e-5 * np.abs(whole.positions).max())
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [(name, f.name) for name, lens in registry.LENSES.items() for f in fields(lens) if f.metadata["least"]],
+)
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_count_below_its_least_is_refused(name, option, value):
+    with pytest.raises(lenses.BadOption, match=f"{name}: {option} must be a whole number of at least 1"):
+        registry.get(name, **{option: value})
 
 
 @pytest.mark.parametrize("family", tiny.SOME)

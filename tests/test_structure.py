@@ -67,7 +67,9 @@ def test_files_have_a_docstring_and_stay_readable(path):
     assert text.count("\n") <= 320
 
 
-@pytest.mark.parametrize("command", ["import lenses", "import lenses.cli", "import lenses.registry"])
+@pytest.mark.parametrize(
+    "command", ["import lenses", "import lenses.cli", "import lenses.registry", "import lenses.outcome"]
+)
 def test_listing_and_helping_need_no_torch(command):
     code = f"import sys; {command}; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

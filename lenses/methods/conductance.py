@@ -33,7 +33,6 @@ class Conductance(Options):
     name: ClassVar[str] = "conductance"
     title: ClassVar[str] = "Layer conductance"
     claim: ClassVar[Claim] = Claim.WITHIN
-    gradients: ClassVar[bool] = True
     source: ClassVar[str] = "Dhamdhere et al. 2018, arXiv 1805.12233; Captum"
     card: ClassVar[Card] = Card(
         measures="How much of the change of the target's probability flows through each depth's state "
@@ -56,7 +55,9 @@ class Conductance(Options):
         "sweep", "one sweep for all depths, or Captum's own call at each depth (the reference)"
     )
     internal_batch_size: int | None = option(
-        None, "how many points run at once: changes memory, not the answer; fitted to memory if none"
+        None,
+        "how many points run at once: changes memory, not the answer; fitted to memory if none",
+        least=1,
     )
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:

@@ -42,7 +42,6 @@ class DLA(Options):
     name: ClassVar[str] = "dla"
     title: ClassVar[str] = "Direct logit attribution"
     claim: ClassVar[Claim] = Claim.ACROSS
-    gradients: ClassVar[bool] = False
     source: ClassVar[str] = "Elhage et al. 2021, “A Mathematical Framework for Transformer Circuits”"
     card: ClassVar[Card] = Card(
         measures="What the embedding and each block add directly to the target's logit, with the "

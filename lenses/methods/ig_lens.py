@@ -33,7 +33,6 @@ class IGLens(Options):
     name: ClassVar[str] = "ig-lens"
     title: ClassVar[str] = "IG-Lens"
     claim: ClassVar[Claim] = Claim.ACROSS
-    gradients: ClassVar[bool] = False
     source: ClassVar[str] = "D. A. Nguyen, arXiv 2606.29693"
     card: ClassVar[Card] = Card(
         measures="How much of the target's probability each block adds or takes away, as the model's "

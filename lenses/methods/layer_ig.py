@@ -30,7 +30,6 @@ class LayerIG(Options):
     name: ClassVar[str] = "layer-ig"
     title: ClassVar[str] = "Layer integrated gradients"
     claim: ClassVar[Claim] = Claim.WITHIN
-    gradients: ClassVar[bool] = True
     source: ClassVar[str] = "Sundararajan et al. 2017, arXiv 1703.01365; Captum"
     card: ClassVar[Card] = Card(
         measures="At each depth by itself: which positions of the state carry the change of the "
@@ -50,7 +49,9 @@ class LayerIG(Options):
     token: int = option(0, "the id of the repeated token", when=("baseline", "token"))
     steps: int = option(20, "points of the integral at each depth", least=1)
     internal_batch_size: int | None = option(
-        None, "how many points run at once: changes memory, not the answer; fitted to memory if none"
+        None,
+        "how many points run at once: changes memory, not the answer; fitted to memory if none",
+        least=1,
     )
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:

@@ -27,7 +27,6 @@ class LogitLens(Options):
     name: ClassVar[str] = "logit-lens"
     title: ClassVar[str] = "Logit lens"
     claim: ClassVar[Claim] = Claim.LEVEL
-    gradients: ClassVar[bool] = False
     source: ClassVar[str] = "nostalgebraist 2020, “interpreting GPT: the logit lens”"
     card: ClassVar[Card] = Card(
         measures="The target's probability if the model stopped at this depth and read its state "
