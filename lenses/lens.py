@@ -8,11 +8,13 @@ controls and `--help` from the fields, the card and the methods page from `card`
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
 
 from lenses.attribution import Attribution, Claim
 from lenses.errors import BadOption
+from lenses.progress import Progress
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
@@ -51,20 +53,44 @@ class Lens(Protocol):
         """The options that matter to the answer, as the report prints them."""
         ...
 
+    @property
+    def slow(self) -> bool:
+        """Whether it runs the model forward and back many times, so that a page shows it last."""
+        ...
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution: ...
 
+    def attributing(
+        self, decoder: Decoder, trace: Trace, target: Target
+    ) -> Generator[Progress, None, Attribution]:
+        """`attribute`, with its progress; closing it early leaves nothing behind."""
+        ...
 
-def option(default: Any, help: str, when: tuple[str, Any] | None = None, least: int = 0) -> Any:
+
+def option(
+    default: Any, help: str, when: tuple[str, Any] | None = None, least: int = 0, live: bool = False
+) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
     `when` names another field and the value it must have for this one to count; `least` is the
-    smallest whole number allowed.
+    smallest whole number allowed; `live` tells that a change is cheap enough to be shown at once.
     """
-    return field(default=default, metadata={"help": help, "when": when, "least": least})
+    return field(default=default, metadata={"help": help, "when": when, "least": least, "live": live})
 
 
 class Options:
-    """What every lens derives from its fields: which options count, and whether they are allowed."""
+    """What every lens derives from its fields, and what a lens that is quick need not say."""
+
+    @property
+    def slow(self) -> bool:
+        return False
+
+    def attributing(
+        self, decoder: Decoder, trace: Trace, target: Target
+    ) -> Generator[Progress, None, Attribution]:
+        """`attribute` in one go: a lens that is slow does better."""
+        yield Progress("reading")
+        return self.attribute(decoder, trace, target)  # type: ignore[attr-defined]
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

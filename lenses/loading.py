@@ -23,7 +23,7 @@ import torch
 from lenses import catalog, convert
 from lenses.decoder import Decoder
 from lenses.errors import UnknownModel, UnsupportedModel
-from lenses.fetch import Progress
+from lenses.progress import Progress, finish
 from lenses.proof import TOLERANCE
 
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
@@ -45,13 +45,7 @@ def load(
     `dtype` (float32 unless said otherwise) and `device` (an accelerator where there is one) are
     torch's names. Raises `UnknownModel` and `UnsupportedModel`.
     """
-    steps = loading(model, revision=revision, dtype=dtype, device=device)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            decoder: Decoder = end.value
-            return decoder
+    return finish(loading(model, revision=revision, dtype=dtype, device=device))
 
 
 def loading(

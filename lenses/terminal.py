@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -17,6 +19,7 @@ from lenses.receipt import value as shown
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
+    from lenses.depth_map import DepthMap
     from lenses.outcome import Comparison, Result
 
 UP, DOWN = "blue", "dark_orange"
@@ -28,15 +31,12 @@ COLOURS = {
     Verdict.BROKEN: "bold red",
 }
 BLOCKS = " ▏▎▍▌▋▊▉█"
+HEIGHTS = "·▁▂▃▄▅▆▇█"
 
 
 def show(comparison: Comparison, console: Console) -> None:
     """Everything that `lenses compare` prints."""
-    model = comparison.model
-    console.print(
-        Text(f"{model['name']} · {model['blocks']} blocks · {model['dtype']} on {model['device']} · ")
-        + Text(f"readout gap {model['readout_gap']:.1e}")
-    )
+    console.print(_model(comparison.model))
     console.print(_tokens(comparison))
     console.print(
         Text("Target: ", style="bold")
@@ -47,6 +47,33 @@ def show(comparison: Comparison, console: Console) -> None:
     for result in comparison.results:
         console.print(_receipt(result))
     for warning in comparison.warnings:
+        console.print(Text("Warning: ", style="yellow") + Text(warning))
+
+
+def depth_map(found: DepthMap, console: Console) -> None:
+    """Everything that `lenses map` prints: one line a token, its depths as a strip of shades."""
+    console.print(_model(found.model))
+    largest = float(np.nanmax(np.abs(found.values), initial=0))
+    console.print(
+        Text(f"{found.title}, {found.lens.unit.value}, depth {found.depths[0]} to {found.depths[-1]}: ")
+        + _strip([largest], largest) + Text(f" = {shown(largest)}, ") + _strip([-largest], largest)
+        + Text(f" = {shown(-largest)}")
+    )  # fmt: skip
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("token", "then", "p", "depths", "most"):
+        table.add_column(name, justify="right" if name == "p" else "left", no_wrap=True)
+    for column in found.columns:
+        here, a = found.prompt.tokens[column.position], column.attribution
+        written = found.answer_from is not None and column.position + 1 >= found.answer_from
+        table.add_row(
+            Text(visible(here.text)),
+            Text(visible(column.target.text), style="bold cyan" if written else "cyan"),
+            Text(f"{column.target.probability:.2%}"),
+            _strip(a.values, largest),
+            Text(f"depth {a.depths[np.argmax(np.abs(a.values))]}", style="dim"),
+        )
+    console.print(table)
+    for warning in found.warnings:
         console.print(Text("Warning: ", style="yellow") + Text(warning))
 
 
@@ -68,6 +95,22 @@ def _print_rows(rows: list[dict[str, str]], console: Console) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row.values()))
     console.print(table)
+
+
+def _model(model: dict[str, Any]) -> Text:
+    return Text(
+        f"{model['name']} · {model['blocks']} blocks · {model['dtype']} on {model['device']} · "
+        f"readout gap {model['readout_gap']:.1e}"
+    )
+
+
+def _strip(values: Iterable[float], largest: float) -> Text:
+    """One shaded cell a value: its colour is the sign, its height the size."""
+    strip = Text()
+    for value in values:
+        step = round(8 * abs(value) / largest) if largest > 0 and not math.isnan(value) else 0
+        strip.append(HEIGHTS[step], style=UP if value >= 0 else DOWN)
+    return strip
 
 
 def _tokens(comparison: Comparison) -> Text:

@@ -28,8 +28,11 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses
     import lenses.cli
     import lenses.comparison
+    import lenses.depth_map
     import lenses.loading
+    import lenses.mapping
     import lenses.paths
+    import lenses.question
     import lenses.receipt
     import lenses.registry
     import lenses.tables

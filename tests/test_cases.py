@@ -8,7 +8,8 @@ import torch
 import transformers as hf
 
 import lenses
-from lenses import comparison, readout
+from lenses import readout
+from lenses.question import ask
 from tests import tiny
 
 LEVELS = {
@@ -118,7 +119,7 @@ BOS = [("w3 w17 w9", True, 0.007171), ("w3 w17 w9", False, 0.044068)]
 @pytest.mark.parametrize(("prompt", "bos", "probability"), BOS)
 def test_bos_is_read_as_the_saved_tokenizer_says(tmp_path, prompt, bos, probability):
     decoder = lenses.load(str(tiny.save("llama", tmp_path / "llama", bos=bos)))
-    question = comparison.ask(decoder, prompt, target="w5")
+    question = ask(decoder, prompt, target="w5")
     assert question.target.token == tiny.TARGET
     assert [token.text for token in question.prompt.tokens] == ["[BOS]"] * bos + prompt.split()
     assert question.probability == pytest.approx(probability, abs=SIX_DIGITS)

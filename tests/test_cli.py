@@ -112,6 +112,9 @@ WRONG = [
     (asked("w3", "llama", "--baseline", "middle"), 2, "--baseline"),
     (asked("w3", "llama", "--format", "xml"), 2, "--format"),
     (asked("w3", "llama", "--no-such-option"), 2, "--no-such-option"),
+    (("map", "w3", "--model", "llama", "--lens", "no-such-lens"), 1, "choose from ig-lens, logit-lens"),
+    (("map", "w3", "--model", "llama", "--answer", "-1"), 2, "--answer"),
+    (("map", "w3 " * 40, "--model", "gpt2"), 1, "40 tokens"),
     (("compare",), 2, "prompt"),
     (("compare", "w3", "w4"), 2, "w4"),
     (("no-such-command",), 2, "no-such-command"),
@@ -140,6 +143,11 @@ PRINTED = [
      ["llama · 3 blocks · float32", "w3 3", "w8 8", "w5 (id 5)", "8.66%", "embed", "◀ onset", "ig-lens",
       "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: "]),
     (asked("w3", "tiny.gguf"), ["tiny.gguf · 2 blocks"]),
+    (("map", "--help"), ["--model", "--lens", "--answer", "--chat", "--format", "--output"]),
+    (("map", tiny.PROMPT, "--model", "llama", "--answer", "2"),
+     ["llama · 3 blocks · float32", "IG-Lens, probability, depth 1 to 3", "w3", "w17", "depth 3"]),
+    (("map", "w3 w4", "--model", "llama", "--lens", "logit-lens", "--format", "json"),
+     ['"schema": "lenses.map/1"', '"lens": "logit-lens"', '"answer_from": null']),
 ]  # fmt: skip
 
 

@@ -11,10 +11,10 @@ import pytest
 
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
-    "errors", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout", "proof", "decoder",
-    "loading", "readout", "tokens", "target", "baseline", "attribution", "lens", "paths", "methods",
-    "registry", "onset", "outcome", "comparison", "receipt", "tables", "charts",
-    "report", "terminal", "cli", "ui",
+    "errors", "progress", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout", "proof",
+    "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution", "lens",
+    "paths", "methods", "registry", "onset", "question", "outcome", "comparison", "depth_map", "mapping",
+    "receipt", "tables", "charts", "report", "terminal", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

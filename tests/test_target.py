@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import lenses
-from lenses import comparison, readout, tokens
+from lenses import question as asked
+from lenses import readout, tokens
 from lenses import target as targets
 from tests import tiny
 from tests.test_tokens import TEMPLATE, sentencepiece
@@ -18,7 +19,7 @@ ONE_LENS = {"lenses": ["logit-lens"]}
 
 
 def ask(decoder, prompt, target=None, **options):
-    return comparison.ask(decoder, prompt, target=target, **options)
+    return asked.ask(decoder, prompt, target=target, **options)
 
 
 SCORED = [
@@ -54,7 +55,7 @@ def test_the_first_piece_of_a_word_is_never_scored_silently(smol):
 
 def test_the_default_target_is_the_likeliest_token(smol):
     question = ask(smol, FRANCE)
-    assert question.target.token == int(question.probabilities.argmax()) == 7042
+    assert question.target.token == int(question.reading.probabilities.argmax()) == 7042
 
 
 @pytest.mark.parametrize("target", ["w5", " w5", 5])

@@ -8,6 +8,7 @@ prompts yields the gradients at all depths at once, where Captum's call yields o
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.lens import Card, Options, option
+from lenses.progress import Progress, finish
 
 if TYPE_CHECKING:
     from jaxtyping import Float
@@ -60,18 +62,27 @@ class Conductance(Options):
         least=1,
     )
 
+    @property
+    def slow(self) -> bool:
+        return True
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        return finish(self.attributing(decoder, trace, target))
+
+    def attributing(
+        self, decoder: Decoder, trace: Trace, target: Target
+    ) -> Generator[Progress, None, Attribution]:
         from lenses import paths
 
         path = paths.input_path(decoder, trace, target, self.baseline, self.token)
-        flowed = self._captum(path) if self.engine == "captum" else self._sweep(path)
+        flowed = yield from self._captum(path) if self.engine == "captum" else self._sweep(path)
         positions = paths.padded(flowed, trace.positions).cpu().numpy()
         return Attribution(
             self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(1, decoder.blocks + 1),
             positions.sum(axis=1), path.f_start, path.f_end, positions=positions, quadrature=True,
         )  # fmt: skip
 
-    def _sweep(self, path: InputPath) -> Float[Tensor, "depth kept"]:
+    def _sweep(self, path: InputPath) -> Generator[Progress, None, Float[Tensor, "depth kept"]]:
         import torch
         from captum.attr._utils.approximation_methods import approximation_parameters
 
@@ -79,6 +90,7 @@ class Conductance(Options):
         size = self.internal_batch_size or path.batch
         total = path.states.new_zeros(path.states[1:].shape[:2], dtype=torch.double)
         for first in range(0, self.steps, size):
+            yield Progress("sweeping along the path", first, self.steps)
             # A step needs the states at its right end too, so chunks overlap by one point.
             points = alphas[first : first + size + 1]
             inputs = torch.stack([path.start + a * (path.end - path.start) for a in points])
@@ -89,7 +101,7 @@ class Conductance(Options):
                 total[depth] += flow.sum(dim=0).double().sum(dim=-1)
         return total
 
-    def _captum(self, path: InputPath) -> Float[Tensor, "depth kept"]:
+    def _captum(self, path: InputPath) -> Generator[Progress, None, Float[Tensor, "depth kept"]]:
         """Captum, one depth a call; it hooks modules that only this call knows of."""
         import torch
         from captum.attr import LayerConductance
@@ -107,4 +119,8 @@ class Conductance(Options):
             )  # fmt: skip
             return found[0].detach().double().sum(dim=-1)
 
-        return torch.stack([at(depth) for depth in range(1, len(taps))])
+        totals = []
+        for depth in range(1, len(taps)):
+            yield Progress("Captum, depth by depth", depth - 1, len(taps) - 1)
+            totals.append(at(depth))
+        return torch.stack(totals)

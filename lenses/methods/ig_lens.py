@@ -6,6 +6,7 @@ telescope. Source: D. A. Nguyen, arXiv 2606.29693.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -16,6 +17,7 @@ from numpy import ndarray
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.errors import BadOption
 from lenses.lens import Card, Options, option
+from lenses.progress import Progress, finish
 from lenses.quadrature import Rule, rule
 
 if TYPE_CHECKING:
@@ -52,13 +54,26 @@ class IGLens(Options):
         "observed", "observed differences (exact), or the integral of the gradient between depths"
     )
     baseline: Literal["embedding", "mean", "zero"] = option(
-        "embedding", "where the path starts: the token's own depth 0, the prompt's mean, or zeros"
+        "embedding",
+        "where the path starts: the token's own depth 0, the prompt's mean, or zeros",
+        live=True,
     )
-    depths: tuple[int, ...] | None = option(None, "which depths to keep (the last always is); all if none")
+    depths: tuple[int, ...] | None = option(
+        None, "which depths to keep (the last always is); all if none", live=True
+    )
     steps: int = option(32, "points of the integral in each segment", when=("estimator", "gradient"), least=1)
     rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
 
+    @property
+    def slow(self) -> bool:
+        return self.estimator == "gradient"
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        return finish(self.attributing(decoder, trace, target))
+
+    def attributing(
+        self, decoder: Decoder, trace: Trace, target: Target
+    ) -> Generator[Progress, None, Attribution]:
         import torch
 
         from lenses import baseline, readout
@@ -67,11 +82,13 @@ class IGLens(Options):
         start = baseline.residual(self.baseline, trace, target.position)
         path = torch.cat([start[None], trace.residual[list(depths), target.position]])
         levels = readout.level(decoder, path, target.token)
-        gradient = self.estimator == "gradient"
-        values = self._integrated(decoder, path, target.token) if gradient else np.diff(levels)
+        if self.slow:
+            values = yield from self._integrated(decoder, path, target.token)
+        else:
+            values = np.diff(levels)
         return Attribution(
             self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), values,
-            start=float(levels[0]), end=float(levels[-1]), quadrature=gradient,
+            start=float(levels[0]), end=float(levels[-1]), quadrature=self.slow,
         )  # fmt: skip
 
     def _depths(self, blocks: int) -> tuple[int, ...]:
@@ -83,7 +100,7 @@ class IGLens(Options):
 
     def _integrated(
         self, decoder: Decoder, path: Float[Tensor, "depth width"], token: int
-    ) -> Float[ndarray, " segment"]:
+    ) -> Generator[Progress, None, Float[ndarray, " segment"]]:
         """∫ ∇f · dh along each straight segment of the path, by the chosen rule."""
         import torch
 
@@ -93,10 +110,11 @@ class IGLens(Options):
         segment = torch.arange(len(path) - 1).repeat_interleave(self.steps)
         along = path.new_tensor(nodes).repeat(len(path) - 1)[:, None]
         change = path.diff(dim=0)
-        slopes = []
+        slopes: list[Tensor] = []
         # The backward pass keeps the logits and their softmax beside each other.
         size = max(1, readout.chunk_rows(decoder) // 4)
         for part, part_along in zip(segment.split(size), along.split(size), strict=True):
+            yield Progress("integrating between depths", sum(map(len, slopes)), len(segment))
             points = (path[part] + part_along * change[part]).requires_grad_()
             (slope,) = torch.autograd.grad(readout.probability(decoder, points, token).sum(), points)
             slopes.append((slope.double() * change[part].double()).sum(dim=-1))

@@ -7,6 +7,7 @@ depth (Captum's own `LayerIntegratedGradients` fails on blocks that return tuple
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.lens import Card, Options, option
+from lenses.progress import Progress, finish
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -54,7 +56,16 @@ class LayerIG(Options):
         least=1,
     )
 
+    @property
+    def slow(self) -> bool:
+        return True
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        return finish(self.attributing(decoder, trace, target))
+
+    def attributing(
+        self, decoder: Decoder, trace: Trace, target: Target
+    ) -> Generator[Progress, None, Attribution]:
         import torch
         from captum.attr import IntegratedGradients
 
@@ -74,7 +85,11 @@ class LayerIG(Options):
             return found[0].detach().double().sum(dim=-1)
 
         depths = range(1, decoder.blocks + 1)
-        positions = paths.padded(torch.stack([at(d) for d in depths]), trace.positions).cpu().numpy()
+        totals = []
+        for depth in depths:
+            yield Progress("integrating at each depth", depth - 1, decoder.blocks)
+            totals.append(at(depth))
+        positions = paths.padded(torch.stack(totals), trace.positions).cpu().numpy()
         return Attribution(
             self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths),
             positions.sum(axis=1), path.f_start, path.f_end, positions=positions, quadrature=True,

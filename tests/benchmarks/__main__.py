@@ -19,7 +19,7 @@ import torch
 
 import lenses
 from lenses import registry
-from lenses.comparison import ask
+from lenses.question import ask
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,163 @@
+"""What is being asked: a prompt, read once and proved, and the token that is to be explained.
+
+`read` is the dear half (two forward passes); `aim` chooses a target on it and costs one readout, so
+that another target, depth or lens needs no second pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from lenses import readout, tokens
+from lenses import target as targets
+from lenses.decoder import Decoder
+from lenses.errors import NonFinite
+from lenses.proof import agree
+from lenses.surface import Ranked
+from lenses.target import Target
+from lenses.tokens import Prompt
+from lenses.trace import Trace
+
+ROWS = 32
+"""How many positions' probabilities are held in float64 at once."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A prompt, read once: its trace, and the model's own probabilities after `position`."""
+
+    prompt: Prompt
+    trace: Trace
+    position: int
+    probabilities: Float[ndarray, " vocabulary"]
+    readout_gap: float
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A reading with its target."""
+
+    reading: Reading
+    target: Target
+    target_text: str
+    delta: float
+    """Δp: the target's probability less what depth 0 reads."""
+    warnings: tuple[str, ...]
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.reading.prompt
+
+    @property
+    def trace(self) -> Trace:
+        return self.reading.trace
+
+    @property
+    def probability(self) -> float:
+        return float(self.reading.probabilities[self.target.token])
+
+
+def ask(
+    decoder: Decoder,
+    text: str,
+    *,
+    target: str | int | None = None,
+    position: int | None = None,
+    chat: bool = False,
+) -> Question:
+    """Read the prompt, prove the readout on this very prompt, and choose the target."""
+    prompt = tokens.encode(decoder.tokenizer, text, chat)
+    return aim(decoder, read(decoder, prompt, position), target)
+
+
+def read(decoder: Decoder, prompt: Prompt, position: int | None = None) -> Reading:
+    """The prompt as the model reads it; `position` is the last by default, negative from the end.
+
+    Raises `BadPrompt`, `NonFinite`, and `UnsupportedModel` where the readout is not the model's own.
+    """
+    place = targets.at(prompt, position)
+    trace = decoder.trace(prompt.ids)
+    ((own, gap),) = proved(decoder, trace, [place])
+    return Reading(
+        prompt, trace, place, own, max(gap, decoder.readout_gap), (*prompt.warnings, *_long(decoder, prompt))
+    )
+
+
+def proved(
+    decoder: Decoder, trace: Trace, positions: list[int]
+) -> Iterator[tuple[Float[ndarray, " vocabulary"], float]]:
+    """The untouched model's own probabilities after each position, and how far the readout is off.
+
+    Raises `UnsupportedModel` where it is further off than rounding allows.
+    """
+    size = readout.chunk_rows(decoder)
+    for start in range(0, len(positions), size):
+        part = positions[start : start + size]
+        own = decoder.own(trace.ids, part)
+        read = decoder.readout(trace[-1][part])
+        for first in range(0, len(part), ROWS):
+            rows = slice(first, first + ROWS)
+            theirs, ours = (_softmax(logits[rows].double().cpu().numpy()) for logits in (own, read))
+            for place, row, other in zip(part[rows], theirs, ours, strict=True):
+                yield row, _gap(decoder, place, row, other)
+
+
+def aim(decoder: Decoder, reading: Reading, target: str | int | None = None) -> Question:
+    """The question for the text of a token, its id, or by default the model's most likely next token.
+
+    Raises `BadPrompt` for a target that the vocabulary does not have.
+    """
+    place = reading.position
+    chosen, warned = targets.choose(
+        decoder.tokenizer, reading.prompt, place, reading.probabilities, target
+    )  # fmt: skip
+    start = readout.level(decoder, reading.trace[0][place : place + 1], chosen.token)[0]
+    return Question(
+        reading, chosen, tokens.text_of(decoder.tokenizer, chosen.token),
+        delta=float(reading.probabilities[chosen.token] - start),
+        warnings=(*reading.warnings, *warned),
+    )  # fmt: skip
+
+
+def likeliest(decoder: Decoder, reading: Reading, count: int) -> tuple[Ranked, ...]:
+    """The model's most likely next tokens, the likeliest first."""
+    best = np.argsort(-reading.probabilities, kind="stable")[:count]
+    return tuple(
+        Ranked(int(id), tokens.text_of(decoder.tokenizer, int(id)), float(reading.probabilities[id]))
+        for id in best
+    )
+
+
+def _gap(
+    decoder: Decoder, place: int, own: Float[ndarray, " vocabulary"], read: Float[ndarray, " vocabulary"]
+) -> float:
+    if not np.isfinite(own).all():
+        raise NonFinite(
+            f"the model's own probabilities after token {place} are not numbers (its logits hold "
+            "infinities or NaN): nothing can be explained there"
+        )
+    gap = float(np.abs(own - read).max())
+    agree(decoder, gap, f"of this prompt, put back in at depth {decoder.blocks}")
+    return gap
+
+
+def _softmax(logits: Float[ndarray, "row vocabulary"]) -> Float[ndarray, "row vocabulary"]:
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def _long(decoder: Decoder, prompt: Prompt) -> list[str]:
+    limit = decoder.positions.tokens
+    if limit is None or len(prompt.tokens) <= limit:
+        return []
+    return [
+        f"the prompt has {len(prompt.tokens)} tokens, more than the {limit} that the model was made for: "
+        "its prediction may be poor"
+    ]

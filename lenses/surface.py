@@ -1,0 +1,66 @@
+"""What one position reads at every depth: the target's level, and the likeliest tokens beside it.
+
+Plain values, without torch, that go to JSON and back; `look` makes one with a decoder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
+
+from lenses.tokens import text_of
+
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
+    from lenses.target import Target
+    from lenses.trace import Trace
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A token and its probability somewhere."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Surface:
+    """At depths 0…L: the target's probability, and the likeliest tokens, the likeliest first."""
+
+    levels: Float[ndarray, " depth"]
+    top: tuple[tuple[Ranked, ...], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """`{"levels": [...], "top": [[[id, text, probability] × k] a depth]}`."""
+        return {
+            "levels": self.levels.tolist(),
+            "top": [[[r.id, r.text, r.probability] for r in row] for row in self.top],
+        }
+
+
+def read(data: dict[str, Any]) -> Surface:
+    """The surface of an object that `to_dict` made."""
+    top = tuple(tuple(Ranked(*entry) for entry in row) for row in data["top"])
+    return Surface(np.array(data["levels"], dtype=np.float64), top)
+
+
+def look(decoder: Decoder, trace: Trace, target: Target, top: int = 5) -> Surface:
+    """The target's position at every depth, as the model's own norm and head read it."""
+    from lenses import readout
+
+    found = readout.read(decoder, trace.residual[:, target.position], target.token, top=top)
+    texts = {int(id): text_of(decoder.tokenizer, int(id)) for id in np.unique(found.top)}
+    rows = zip(found.top, found.top_probability, strict=True)
+    return Surface(
+        found.probability,
+        tuple(
+            tuple(Ranked(int(id), texts[int(id)], float(p)) for id, p in zip(ids, chances, strict=True))
+            for ids, chances in rows
+        ),
+    )
