@@ -1,16 +1,22 @@
-"""Comparisons as pandas tables; the same frames feed the terminal, the charts, the app and the files."""
+"""Comparisons as pandas tables; the same frames feed the terminal, the charts, the app and the files.
+
+Column names are fixed and plain, so that no text of a user is ever read as a field or a formula.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from lenses.attribution import Claim
-from lenses.onset import onset
+from lenses.onset import Rule, onset
+from lenses.tokens import visible
 
 if TYPE_CHECKING:
-    from lenses.outcome import Comparison
+    from lenses.outcome import Comparison, Result
+    from lenses.surface import Ranked, Surface
 
 
 def wide(comparison: Comparison) -> pd.DataFrame:
@@ -21,7 +27,94 @@ def wide(comparison: Comparison) -> pd.DataFrame:
     return pd.DataFrame(columns).sort_index().rename_axis("depth")
 
 
-def onsets(comparison: Comparison) -> dict[str, int | None]:
+def onsets(comparison: Comparison, rule: Rule = "moves") -> dict[str, int | None]:
     """The onset depth by the shares of each lens that claims a sum across depths."""
     across = [r.attribution for r in comparison.results if r.attribution.claim is Claim.ACROSS]
-    return {a.lens: onset(a.depths, a.values) for a in across}
+    return {a.lens: onset(a.depths, a.values, rule) for a in across}
+
+
+def depths(comparison: Comparison, result: Result, surface: Surface | None = None) -> pd.DataFrame:
+    """One row a depth of a lens: what a chart draws and its tooltip says.
+
+    Columns `depth`, `name`, `value`, `here` (the target position's part, for a claim within each
+    depth); with a surface also `before`, `after` (the target's probability, read at the depth that the
+    step comes from and at its own) and `top_before`, `top_after`.
+    """
+    a = result.attribution
+    frame = pd.DataFrame({"depth": a.depths, "name": [place(d) for d in a.depths], "value": a.values})
+    if a.positions is not None:
+        frame["here"] = a.positions[:, comparison.target.position]
+    if surface is not None:
+        came = _came_from(result)
+        frame["before"] = [np.nan if d is None else surface.levels[d] for d in came]
+        frame["after"] = surface.levels[a.depths]
+        frame["top_before"] = ["–" if d is None else listed(surface.top[d]) for d in came]
+        frame["top_after"] = [listed(surface.top[d]) for d in a.depths]
+    return frame
+
+
+def ledger(result: Result, fold: float = 0.0) -> pd.DataFrame:
+    """The account of a lens that claims a sum across depths, as the bars of a waterfall.
+
+    Columns `order`, `label`, `name`, `low`, `high` (what the bar spans), `change` and `kind` (start,
+    up, down, end). Neighbouring steps below `fold` × the largest are put together as one.
+    """
+    a = result.attribution
+    least = fold * float(np.abs(a.values).max(initial=0.0))
+    rows, level = [("start", "where the path starts", 0.0, a.start, a.start, "start")], a.start
+    if a.constant:
+        rows.append(("const.", "the constant: norm and head bias", level, level + a.constant, a.constant,
+                     _kind(a.constant)))  # fmt: skip
+        level += a.constant
+    for group in _groups(np.abs(a.values) < least):
+        change = float(a.values[group].sum())
+        first, last = a.depths[group[0]], a.depths[group[-1]]
+        label = str(first) if first == last else f"{first}–{last}"
+        name = place(last) if first == last else f"{len(group)} small steps, depth {first} to {last}"
+        rows.append((label, name, level, level + change, change, _kind(change)))
+        level += change
+    rows.append(("end", "the model's own value", 0.0, a.end, a.end, "end"))
+    frame = pd.DataFrame(rows, columns=["label", "name", "low", "high", "change", "kind"])
+    return frame.rename_axis("order").reset_index()
+
+
+def agreement(comparison: Comparison) -> pd.DataFrame:
+    """Spearman's rank correlation of the lenses' values over the depths that both have.
+
+    Levels are compared as levels and shares as shares, each as its method gives it; blank where one
+    of two lenses has fewer than three depths or the same value at all.
+    """
+    return wide(comparison).drop(index=0, errors="ignore").corr(method="spearman", min_periods=3)
+
+
+def place(depth: int) -> str:
+    """The name of a depth, as a reader should see it."""
+    return "embedding" if depth == 0 else f"after block {depth - 1}"
+
+
+def listed(top: tuple[Ranked, ...]) -> str:
+    """Tokens with their probabilities, on one line."""
+    return "  ·  ".join(f"{visible(r.text)} {r.probability:.1%}" for r in top)
+
+
+def _came_from(result: Result) -> list[int | None]:
+    """For each depth, the one that its step comes from; None where there is nothing before it."""
+    shown = list(result.attribution.depths)
+    if result.attribution.claim is Claim.ACROSS:
+        return [(shown[k - 1] if k else 0) if d else None for k, d in enumerate(shown)]
+    return [int(d) - 1 if d else None for d in shown]
+
+
+def _groups(small: np.ndarray) -> list[list[int]]:
+    """Runs of neighbouring small steps, and every other step by itself."""
+    groups: list[list[int]] = []
+    for k, is_small in enumerate(small):
+        if is_small and groups and small[groups[-1][-1]]:
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _kind(change: float) -> str:
+    return "up" if change >= 0 else "down"

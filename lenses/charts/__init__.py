@@ -1,0 +1,18 @@
+"""Charts as Altair objects, the same in the app, in reports and in notebooks.
+
+    from lenses import charts
+
+    charts.card(comparison, result)
+    charts.save(charts.ledger(result), "svg")
+
+A chart is made of plain values (`lenses.outcome`) and needs no torch. Fields have fixed names, so that
+no text of a user is ever read as a field; what a user wrote is data and nothing else.
+"""
+
+from lenses.charts.agreement import agreement
+from lenses.charts.card import card
+from lenses.charts.export import save
+from lenses.charts.heat import heat
+from lenses.charts.ledger import ledger
+
+__all__ = ["agreement", "card", "heat", "ledger", "save"]

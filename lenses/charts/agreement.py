@@ -1,0 +1,41 @@
+"""How alike the methods rank the depths: Spearman's correlation, every lens with every other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from lenses import tables
+from lenses.charts.style import DOWN, UP
+
+if TYPE_CHECKING:
+    from lenses.outcome import Comparison
+
+
+def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.LayerChart:
+    """A square of rank correlations, −1 (reversed) to 1 (the same order)."""
+    titles = {r.attribution.lens: r.title for r in comparison.results}
+    order = list(titles.values())
+    frame = tables.agreement(comparison).rename(index=titles, columns=titles)
+    cells = frame.rename_axis("one").reset_index().melt("one", var_name="other", value_name="rank")
+    cells["shown"] = [f"{value:.2f}" if value == value else "n/a" for value in cells["rank"]]
+    axis = alt.Axis(labelAngle=0, labelLimit=170, ticks=False, domain=False, title=None)
+    base = alt.Chart(cells).encode(
+        alt.X("other:N", sort=order, axis=alt.Axis(orient="top", labelAngle=-30, labelLimit=170, ticks=False,
+                                                   domain=False, title=None)),
+        alt.Y("one:N", sort=order, axis=axis),
+        tooltip=[
+            alt.Tooltip("one:N", title="Method"),
+            alt.Tooltip("other:N", title="with"),
+            alt.Tooltip("shown:N", title="Spearman's ρ"),
+        ],
+    )  # fmt: skip
+    scale = alt.Scale(domain=[-1, 0, 1], range=[DOWN, "#f4f4f6", UP], interpolate="rgb")
+    strong = alt.expr.abs(alt.datum.rank) > 0.6
+    return alt.layer(
+        base.mark_rect(stroke="#80808040").encode(color=alt.Color("rank:Q", scale=scale, legend=None)),
+        base.mark_text(fontSize=12).encode(
+            text="shown:N", color=alt.condition(strong, alt.value("white"), alt.value("#333"))
+        ),
+    ).properties(height=alt.Step(40), width=width)

@@ -1,0 +1,126 @@
+"""One lens, depth by depth: bars for shares, a line for levels, totals for sums within each depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from lenses import tables
+from lenses.attribution import Claim
+from lenses.charts.style import DOWN, LEVEL, MARK, QUIET, SIGN, UP, amount_axis, depth_axis, digits
+
+if TYPE_CHECKING:
+    from lenses.outcome import Comparison, Result
+    from lenses.surface import Surface
+
+HEIGHT = 210
+
+
+def card(
+    comparison: Comparison,
+    result: Result,
+    *,
+    surface: Surface | None = None,
+    onset: int | None = None,
+    width: int | str = "container",
+) -> alt.LayerChart:
+    """A lens's values over depths 0…L, with the onset marked where one is given.
+
+    With a surface, a tooltip says what the target and the likeliest tokens were before and after.
+    """
+    a = result.attribution
+    frame, blocks = tables.depths(comparison, result, surface), comparison.model["blocks"]
+    layers = {Claim.LEVEL: _levels, Claim.ACROSS: _shares, Claim.WITHIN: _totals}[a.claim](
+        result, frame, blocks
+    )
+    if onset is not None:
+        at = frame.loc[frame["depth"] == onset, "value"]
+        layers += _onset(onset, blocks, low=bool((at >= 0).all()))
+    return alt.layer(*layers).properties(height=HEIGHT, width=width)
+
+
+def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[alt.Tooltip]:
+    """What a reader learns of a depth by pointing at it."""
+    a, percent = result.attribution, ".3~%"
+    kind = {Claim.LEVEL: "Level", Claim.ACROSS: "Share", Claim.WITHIN: "Total"}[a.claim]
+    shown = [
+        alt.Tooltip("depth:O", title="Depth"),
+        alt.Tooltip("name:N", title="Which is"),
+        alt.Tooltip(f"{field}:Q", title=f"{kind} ({a.unit.value})", format=digits(a.unit)),
+    ]
+    if "here" in frame:
+        shown.append(alt.Tooltip("here:Q", title="At the target's position", format=digits(a.unit)))
+    if "before" in frame:
+        shown += [
+            alt.Tooltip("before:Q", title="Target's level before", format=percent),
+            alt.Tooltip("after:Q", title="Target's level after", format=percent),
+            alt.Tooltip("top_before:N", title="Top 5 before"),
+            alt.Tooltip("top_after:N", title="Top 5 after"),
+        ]
+    return shown
+
+
+def _shares(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
+    a = result.attribution
+    y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(frame["value"]))
+    bars = alt.Chart(frame).mark_bar().encode(
+        depth_axis(blocks), y, color=SIGN, tooltip=tooltip(result, frame)
+    )  # fmt: skip
+    return [bars, _rule(0.0)]
+
+
+def _levels(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
+    a = result.attribution
+    y = amount_axis("value:Q", a.unit, _unit(result))
+    line = alt.Chart(frame).mark_line(
+        color=LEVEL, strokeWidth=2, point=alt.OverlayMarkDef(color=LEVEL, size=36, filled=True)
+    ).encode(depth_axis(blocks), y, tooltip=tooltip(result, frame))  # fmt: skip
+    return [line]
+
+
+def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
+    """Wide pale bars for a depth's total, narrow full ones for the target position's part of it."""
+    a = result.attribution
+    expected = a.end - a.start
+    span = pd.concat([frame["value"], frame["here"], pd.Series([expected])])
+    y = amount_axis("value:Q", a.unit, f"total of {_unit(result)}", _symmetric(span))
+    hints = tooltip(result, frame)
+    total = alt.Chart(frame).mark_bar(opacity=0.45).encode(
+        depth_axis(blocks), y, color=SIGN, tooltip=hints
+    )  # fmt: skip
+    part = alt.Chart(frame).mark_bar(width=alt.RelativeBandSize(0.35)).encode(
+        depth_axis(blocks), alt.Y("here:Q"), tooltip=hints,
+        color=alt.condition(alt.datum.here >= 0, alt.value(UP), alt.value(DOWN)),
+    )  # fmt: skip
+    return [total, part, _rule(0.0), _rule(expected, dashed=True)]
+
+
+def _rule(at: float, dashed: bool = False) -> alt.Chart:
+    dash = [4, 3] if dashed else [1, 0]
+    return (
+        alt.Chart(pd.DataFrame({"value": [at]})).mark_rule(color=QUIET, strokeDash=dash).encode(y="value:Q")
+    )
+
+
+def _onset(depth: int, blocks: int, low: bool) -> list[alt.Chart]:
+    """The onset as a line through the depth, with the word on the side where the bar is not."""
+    base = alt.Chart(pd.DataFrame({"depth": [depth], "word": ["onset"]})).encode(depth_axis(blocks))
+    right = depth > blocks / 2
+    word = base.mark_text(
+        align="right" if right else "left", dx=-5 if right else 5, dy=-5 if low else 5, color=MARK,
+        baseline="bottom" if low else "top", fontWeight="bold", fontSize=11,
+    ).encode(y=alt.value("height" if low else 0), text="word:N")  # fmt: skip
+    return [base.mark_rule(color=MARK, strokeDash=[2, 2]), word]
+
+
+def _symmetric(values: pd.Series) -> list[float]:
+    """A domain with zero in its middle, so that up and down are measured alike."""
+    largest = float(np.nanmax(np.abs(values), initial=0.0)) * 1.08
+    return [-largest, largest] if largest > 0 else [-1.0, 1.0]
+
+
+def _unit(result: Result) -> str:
+    return result.attribution.unit.value

@@ -1,0 +1,108 @@
+"""The map: tokens across, depths up, colour for the lens's value of each position's next token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import pandas as pd
+
+from lenses.attribution import Claim
+from lenses.cells import captions
+from lenses.cells import cells as every_cell
+from lenses.charts.style import DOWN, LEVEL, MARK, PALE, UP, axis_format, digits
+
+if TYPE_CHECKING:
+    from lenses.depth_map import DepthMap
+
+CELL, ROW = 44, 15
+"""Pixels of a cell across and along the depths; a long text scrolls instead of shrinking."""
+PICK = "pick"
+"""The name of the selection that a click makes; its field is `position`."""
+
+
+def heat(
+    found: DepthMap, *, stride: int = 1, threshold: float = 0.0, flipped: bool = False,
+    chosen: int | None = None,
+) -> alt.LayerChart:  # fmt: skip
+    """A cell for each token and every `stride`-th depth; values below `threshold` are left blank.
+
+    The last depth is on top, or at the right where the axes are `flipped`. A token's position is its
+    key and its text only a label, so that tokens that look alike stay apart.
+    """
+    cells, tokens = every_cell(found, stride, threshold), captions(found)
+    down = sorted({int(d) for d in cells["depth"]}, reverse=True)
+    step_across, step_down = (ROW, CELL) if flipped else (CELL, ROW)
+    depth: dict[str, Any] = dict(
+        sort=down[::-1] if flipped else down, title="depth",
+        axis=alt.Axis(labelOverlap="greedy", ticks=False, labelAngle=0),
+    )  # fmt: skip
+    place: dict[str, Any] = dict(
+        sort=tokens["position"].tolist(), title=None, axis=None, scale=alt.Scale(paddingInner=0.04)
+    )
+    across, up = ("depth:O", "position:O") if flipped else ("position:O", "depth:O")
+    x = alt.X(across, **(depth if flipped else place))
+    y = alt.Y(up, **(place if flipped else depth))
+    pick = alt.selection_point(name=PICK, fields=["position"], on="click", empty=True)
+    rects = alt.Chart(cells).mark_rect(cursor="pointer").encode(
+        x, y, color=_colour(found), tooltip=_tooltip(found, cells)
+    ).add_params(pick)  # fmt: skip
+    labels = _labels(tokens, y if flipped else x)
+    layers = [rects, labels]
+    if chosen is not None:
+        frame = tokens[tokens["position"] == chosen]
+        outline = alt.Chart(frame).mark_rect(fillOpacity=0, stroke=MARK, strokeWidth=2)
+        layers.insert(0, outline.encode(y if flipped else x))
+    return alt.layer(*layers).properties(width=alt.Step(step_across), height=alt.Step(step_down))
+
+
+def _colour(found: DepthMap) -> alt.Color:
+    a = found.lens
+    largest = float(abs(found.values).max(initial=0.0)) or 1.0
+    legend = alt.Legend(title=a.unit.value, format=axis_format(a.unit), orient="top", gradientLength=220)
+    if a.claim is Claim.LEVEL:
+        scale = alt.Scale(domain=[0, largest], range=[PALE, LEVEL], interpolate="rgb")
+    else:
+        scale = alt.Scale(domain=[-largest, 0, largest], range=[DOWN, PALE, UP], interpolate="rgb")
+    return alt.Color("value:Q", scale=scale, legend=legend)
+
+
+def _labels(tokens: pd.DataFrame, place: alt.X | alt.Y) -> alt.Chart:
+    """The tokens beside the cells, as text marks: data, not an axis, and clickable."""
+    base = alt.Chart(tokens)
+    hints = [
+        alt.Tooltip("token:N", title="Token"),
+        alt.Tooltip("position:O", title="Position"),
+        alt.Tooltip("next:N", title="Next token"),
+        alt.Tooltip("probability:Q", title="The model's probability", format=".3~%"),
+    ]
+    colour = alt.condition(alt.datum.written, alt.value(MARK), alt.value("#7d8190"))
+    if isinstance(place, alt.Y):
+        return base.mark_text(align="right", dx=-8, fontSize=12, cursor="pointer").encode(
+            place, x=alt.value(0), text="token:N", color=colour, tooltip=hints
+        )
+    return base.mark_text(
+        align="right", angle=315, baseline="middle", dx=-6, dy=8, fontSize=12, cursor="pointer"
+    ).encode(
+        place, y=alt.value("height"), text="token:N", color=colour, tooltip=hints
+    )  # fmt: skip
+
+
+def _tooltip(found: DepthMap, cells: pd.DataFrame) -> list[alt.Tooltip]:
+    a = found.lens
+    shown = [
+        alt.Tooltip("token:N", title="Token"),
+        alt.Tooltip("position:O", title="Position"),
+        alt.Tooltip("next:N", title="Next token"),
+        alt.Tooltip("probability:Q", title="The model's probability", format=".3~%"),
+        alt.Tooltip("depth:O", title="Depth"),
+        alt.Tooltip("name:N", title="Which is"),
+        alt.Tooltip("value:Q", title=f"Value ({a.unit.value})", format=digits(a.unit)),
+    ]
+    if "top_after" in cells:
+        shown += [
+            alt.Tooltip("top_before:N", title="Top 5 before"),
+            alt.Tooltip("top_after:N", title="Top 5 after"),
+            alt.Tooltip("lost:N", title="Lost most"),
+        ]
+    return shown

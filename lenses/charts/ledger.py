@@ -1,0 +1,43 @@
+"""The ledger as a waterfall: from where the path starts to the model's own value, step by step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import altair as alt
+
+from lenses import tables
+from lenses.charts.style import DOWN, QUIET, UP, axis_format, digits
+
+if TYPE_CHECKING:
+    from lenses.outcome import Result
+
+KINDS = alt.Scale(domain=["start", "up", "down", "end"], range=["#6f7480", UP, DOWN, "#6f7480"])
+
+
+def ledger(result: Result, *, fold: float = 0.0, width: int | str = "container") -> alt.LayerChart:
+    """A lens that claims a sum across depths, as one account; small steps below `fold` × the largest
+    are put together."""
+    a, frame = result.attribution, tables.ledger(result, fold)
+    labels = frame["label"].tolist()
+    x = alt.X(
+        "label:N", sort=labels, title="depth (start and end are levels)",
+        axis=alt.Axis(labelAngle=0, labelOverlap="greedy", ticks=False),
+        scale=alt.Scale(paddingInner=0.25),
+    )  # fmt: skip
+    y = alt.Y("low:Q", title=a.unit.value, axis=alt.Axis(format=axis_format(a.unit), tickCount=5))
+    frame["next"] = [*labels[1:], labels[-1]]
+    hints = [
+        alt.Tooltip("label:N", title="Depth"),
+        alt.Tooltip("name:N", title="Which is"),
+        alt.Tooltip("change:Q", title="Change", format=digits(a.unit)),
+        alt.Tooltip("high:Q", title="Level after", format=digits(a.unit)),
+    ]
+    bars = alt.Chart(frame).mark_bar(minBandSize=2).encode(
+        x, y, y2="high:Q", tooltip=hints,
+        color=alt.Color("kind:N", scale=KINDS, legend=None),
+    )  # fmt: skip
+    steps = alt.Chart(frame.iloc[:-1]).mark_rule(color=QUIET, strokeWidth=1).encode(
+        x, x2="next:N", y="high:Q"
+    )  # fmt: skip
+    return alt.layer(steps, bars).properties(height=260, width=width)

@@ -1,0 +1,50 @@
+"""Colours and axes that all charts share: colour-blind-safe, and legible on light and dark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+
+if TYPE_CHECKING:
+    from lenses.attribution import Unit
+
+UP, DOWN = "#3b7fc4", "#e08214"
+"""Blue for what adds to the target, orange for what takes away."""
+LEVEL, MARK, QUIET = "#8a6fc9", "#c2417f", "#8c8f9c"
+"""Levels, the onset and what is marked, and lines that only help the eye."""
+PALE = "#80808018"
+"""A cell in which nothing happens, on light and on dark."""
+
+SIGN = alt.condition(alt.datum.value >= 0, alt.value(UP), alt.value(DOWN))
+EVERY = 5
+"""Every which depth has its number on the axis."""
+
+
+def depth_axis(blocks: int, title: str | None = "depth") -> alt.X:
+    """The axis that all cards share: every depth from 0 (the embedding) to L."""
+    step = EVERY if blocks > 2 * EVERY else 1
+    marked = sorted({*range(0, blocks + 1, step), blocks} - ({blocks - 1} if step > 1 else set()))
+    crowded = [d for d in marked if d != blocks and step > 1 and blocks - d < 3]
+    return alt.X(
+        "depth:O",
+        title=title,
+        scale=alt.Scale(domain=list(range(blocks + 1))),
+        axis=alt.Axis(values=[d for d in marked if d not in crowded], labelAngle=0, ticks=False, grid=False),
+    )
+
+
+def amount_axis(field: str, unit: Unit, title: str, domain: list[float] | None = None) -> alt.Y:
+    """The axis of values in their unit."""
+    scale: Any = alt.Scale(domain=domain, nice=False) if domain else alt.Scale()
+    return alt.Y(field, title=title, scale=scale, axis=alt.Axis(format=axis_format(unit), tickCount=5))
+
+
+def axis_format(unit: Unit) -> str:
+    """Percent for probabilities, plain numbers for logits."""
+    return "~%" if unit.value == "probability" else "~g"
+
+
+def digits(unit: Unit) -> str:
+    """The same for a tooltip, with as many digits as are stable."""
+    return ".3~%" if unit.value == "probability" else ".4~g"
