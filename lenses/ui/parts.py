@@ -1,0 +1,133 @@
+"""What stands below the cards: the ledger, the agreement, the table, and what can be taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from lenses import charts, tables
+from lenses.attribution import Claim, Unit
+from lenses.onset import Rule
+from lenses.ui.text import small
+
+if TYPE_CHECKING:
+    from lenses.outcome import Comparison, Result
+    from lenses.ui.answers import Answer
+
+FOLD = 0.01
+"""Steps below this part of the largest are put together on demand."""
+
+
+def ledger_and_agreement(answer: Answer) -> None:
+    """The account of the probability, and how alike the methods rank the depths."""
+    left, right = st.columns([3, 2], gap="medium")
+    books = _books(answer.comparison)
+    with left:
+        st.subheader("The ledger", anchor=False)
+        if books:
+            small(
+                "From what the path's start reads to the model's own probability, block by block. Blue steps "
+                "go up, orange ones down; the last bar is where they end."
+            )
+            fold = st.toggle(
+                f"Put small steps together (below {FOLD:.0%} of the largest)", value=True, key="fold"
+            )
+            st.altair_chart(
+                charts.ledger(books[0], fold=FOLD if fold else 0.0), width="stretch", key="ledger",
+                alt="A waterfall of the target's probability, from the start of the path to the end",
+            )  # fmt: skip
+        else:
+            small("Choose IG-Lens to see the probability as one account.")
+    with right:
+        st.subheader("Agreement", anchor=False)
+        if len(answer.comparison.results) > 1:
+            small(
+                "Do the methods rank the depths alike? Spearman's rank correlation of their values, depth by "
+                "depth: 1 is the same order, −1 the reverse. Levels are compared as levels."
+            )
+            st.altair_chart(
+                charts.agreement(answer.comparison), width="stretch", key="agreement",
+                alt="Rank correlations between the methods",
+            )  # fmt: skip
+        else:
+            small("Choose at least two methods to compare them.")
+
+
+def table(comparison: Comparison) -> None:
+    """Depth by depth, a column a method; sorts by a click on a column's head."""
+    st.subheader("Side by side", anchor=False)
+    frame = _named(comparison)
+    st.dataframe(
+        frame, width="stretch", height=280, hide_index=True,
+        column_config={
+            name: st.column_config.NumberColumn(format="%.6g") for name in frame.columns if "(" in name
+        },
+    )  # fmt: skip
+
+
+def take_away(answer: Answer, rule: Rule) -> None:
+    """Every chart as a picture, the table and the comparison as files, the page as a link."""
+    st.subheader("Take it away", anchor=False)
+    pictures = _pictures(answer, rule)
+    name = st.selectbox("Chart", list(pictures), key="picture") or next(iter(pictures))
+    chart, title = pictures[name], f"{name} — {answer.comparison.model['name']}"
+    columns = st.columns(4)
+    for column, kind in zip(columns, ("png", "svg"), strict=False):
+        column.download_button(
+            f"Chart as {kind.upper()}", data=_picture(chart, kind, title), file_name=f"{_file(name)}.{kind}",
+            mime="image/png" if kind == "png" else "image/svg+xml", key=f"save-{kind}", width="stretch",
+            on_click="ignore",
+        )  # fmt: skip
+    columns[2].download_button(
+        "Table as CSV", data=_named(answer.comparison).to_csv(index=False).encode("utf-8-sig"),
+        file_name="lenses.csv", mime="text/csv", key="save-csv", width="stretch", on_click="ignore",
+    )  # fmt: skip
+    columns[3].download_button(
+        "Comparison as JSON", data=_json(answer.comparison), file_name="lenses.json",
+        mime="application/json", key="save-json", width="stretch", on_click="ignore",
+    )  # fmt: skip
+    small("The address of this page holds the model, the prompt, the word and all options: send it to share.")
+
+
+def _books(comparison: Comparison) -> list[Result]:
+    """The lenses that keep an account of the probability."""
+    return [
+        r
+        for r in comparison.results
+        if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
+    ]
+
+
+def _named(comparison: Comparison) -> Any:
+    """The table with the methods' titles and units, and each depth's name."""
+    heads = {r.attribution.lens: f"{r.title} ({r.attribution.unit.value})" for r in comparison.results}
+    frame = tables.wide(comparison).rename(columns=heads).reset_index()
+    frame.insert(1, "which is", frame["depth"].map(tables.place))
+    return frame
+
+
+def _pictures(answer: Answer, rule: Rule) -> dict[str, Any]:
+    onsets = tables.onsets(answer.comparison, rule)
+    pictures = {
+        r.title: charts.card(answer.comparison, r, onset=onsets.get(r.attribution.lens), width=charts.WIDTH)
+        for r in answer.comparison.results
+    }
+    for book in _books(answer.comparison)[:1]:
+        pictures["The ledger"] = charts.ledger(book, fold=FOLD, width=charts.WIDTH)
+    pictures["Agreement"] = charts.agreement(answer.comparison, width=charts.WIDTH)
+    return pictures
+
+
+def _picture(chart: Any, kind: str, title: str) -> Callable[[], bytes]:
+    return lambda: charts.save(chart, "png" if kind == "png" else "svg", title)
+
+
+def _json(comparison: Comparison) -> bytes:
+    return json.dumps(comparison.to_dict(), ensure_ascii=False, allow_nan=False, indent=1).encode()
+
+
+def _file(name: str) -> str:
+    return name.lower().replace(" ", "-")

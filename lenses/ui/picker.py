@@ -1,0 +1,147 @@
+"""The model in the sidebar: which one is in use, which one is coming, and how to choose another."""
+
+from __future__ import annotations
+
+import uuid
+
+import streamlit as st
+
+from lenses.catalog import MODELS
+from lenses.errors import LensesError, UnknownModel
+from lenses.memory import parameters
+from lenses.ui import models
+from lenses.ui.jobs import Failed, State
+from lenses.ui.models import Choice, Held, choice_of
+from lenses.ui.settings import settings
+from lenses.ui.text import message, small
+
+DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+BEST = "the best there is"
+
+
+def who() -> str:
+    """A name for this session, by which it wants things."""
+    st.session_state.setdefault("who", uuid.uuid4().hex)
+    name: str = st.session_state["who"]
+    return name
+
+
+def current() -> Held | None:
+    """The model in use; draws the sidebar, and sees to it that the chosen model is loaded."""
+    state, wanted = st.session_state, st.session_state["model"]
+    with st.sidebar:
+        found = models.held(wanted)
+        if found is None:
+            models.want(who(), wanted)
+            _coming(wanted)
+            used: Choice | None = state.get("model_used")
+            found = models.held(used) if used else None
+        else:
+            state["model_used"] = wanted
+        _in_use(found)
+        _choose()
+    return found
+
+
+def _coming(wanted: Choice) -> None:
+    """The chosen model's progress, looked at twice a second, or why it can't be had."""
+
+    @st.fragment(run_every=0.5)
+    def watch() -> None:
+        models.loader().renew(who())
+        now = models.state(wanted)
+        if now is None:
+            st.rerun()
+        elif isinstance(now, State):
+            progress("Loading " + wanted.name, now)
+        else:
+            st.rerun()
+
+    now = models.state(wanted)
+    if isinstance(now, Failed):
+        message("error", now.reason)
+    else:
+        watch()
+
+
+def progress(what: str, now: State) -> None:
+    """What is going on, how far it is, and how long it will still take."""
+    left = now.left
+    more = f", about {left:.0f} s left" if left is not None and left >= 1 else ""
+    queue = f" (after {now.ahead} other)" if now.ahead else ""
+    small(f"{what}: {now.progress.text}{queue}{more}")
+    st.progress(now.progress.part or 0.0)
+
+
+def _in_use(found: Held | None) -> None:
+    if found is None:
+        return
+    decoder = found.decoder
+    message("good", f"{decoder.name} is loaded")
+    small(
+        f"{decoder.blocks} blocks, width {decoder.width}, {decoder.vocabulary} tokens; "
+        f"{str(decoder.dtype).removeprefix('torch.')} on {decoder.device}. Readout proved to be the model's "
+        f"own: largest gap {decoder.readout_gap:.1e}."
+    )
+
+
+def _choose() -> None:
+    """The widgets by which another model is chosen; nothing is loaded before the button is pressed."""
+    fixed, now = settings(), st.session_state["model"]
+    with st.expander("Choose another model"):
+        offered = list(fixed.offered)
+        if now.name not in offered and not fixed.models:
+            offered.insert(0, now.name)
+        name = st.selectbox(
+            "Model", offered, index=offered.index(now.name) if now.name in offered else 0,
+            accept_new_options=not fixed.models, key="model_name", persist_state="session",
+            help="A name of the list, or type a Hub id (owner/model), a folder or a .gguf file.",
+        )  # fmt: skip
+        dtype = st.selectbox("Number format", list(DTYPES), key="model_dtype", persist_state="session")
+        devices = [fixed.device] if fixed.device else [BEST, "cpu", "cuda", "mps"]
+        device = st.selectbox("Device", devices, key="model_device", persist_state="session")
+        revision = st.text_input(
+            "Revision", key="model_revision", placeholder="the newest", persist_state="session",
+            help="A branch, tag or commit of a Hub model.",
+        )  # fmt: skip
+        if name:
+            _memory(name, dtype, revision or None)
+        if st.button("Load", type="primary", width="stretch", disabled=not name) and name:
+            _take(name, dtype, None if device == BEST else device, revision)
+
+
+def _take(name: str, dtype: str, device: str | None, revision: str) -> None:
+    """Make a model the wanted one, also one that failed before."""
+    wanted = choice_of(
+        name, dtype=None if dtype == "float32" else dtype, device=device, revision=revision or None
+    )
+    models.forgive(wanted)
+    st.session_state["model"] = wanted
+    st.rerun()
+
+
+def _memory(name: str, dtype: str, revision: str | None) -> None:
+    """What the weights will take, before anything is loaded."""
+    try:
+        settings().refuse(name)
+        count = parameters(name)
+        if count is None:
+            with st.spinner("asking the Hugging Face Hub for the configuration"):
+                count = _asked(name, revision)
+            if isinstance(count, Failed):
+                raise UnknownModel(count.reason)
+    except LensesError as error:
+        message("error", str(error))
+        return
+    note = next((m.note for m in MODELS if m.name == name), "")
+    small(f"Memory: about {count * DTYPES[dtype] / 1e9:.1f} GB for {count / 1e6:.0f} M weights. {note}")
+
+
+@st.cache_data(show_spinner=False, max_entries=100, ttl=600)
+def _asked(hub: str, revision: str | None) -> int | Failed:
+    from lenses.loading import weights
+
+    try:
+        return weights(hub, revision)
+    except LensesError as error:
+        return Failed(str(error))

@@ -1,0 +1,63 @@
+"""What was computed, by key, within a bound of bytes: the least recently used is given up first."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from cachetools import LRUCache
+
+T = TypeVar("T")
+
+BOUND = 512 << 20
+"""Bytes of traces and results that are kept for all visitors together."""
+
+
+class Results:
+    """A store that any number of threads may use; values are plain and never changed."""
+
+    def __init__(self, bound: int = BOUND) -> None:
+        self._kept: LRUCache[Hashable, Any] = LRUCache(bound, getsizeof=size)
+        self._lock = threading.Lock()
+
+    def __contains__(self, key: Hashable) -> bool:
+        with self._lock:
+            return key in self._kept
+
+    def get(self, key: Hashable) -> Any:
+        """The value of a key, or None."""
+        with self._lock:
+            return self._kept.get(key)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Keep a value; one that is larger than the bound is not kept."""
+        with self._lock:
+            if size(value) <= self._kept.maxsize:
+                self._kept[key] = value
+
+    def drop(self, key: Hashable) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def recall(self, key: Hashable, make: Callable[[], T]) -> T:
+        """The value of a key, made now if it is not kept."""
+        found: T | None = self.get(key)
+        if found is None:
+            found = make()
+            self.put(key, found)
+        return found
+
+
+def size(value: Any) -> int:
+    """About how many bytes a value takes: its arrays, and something for every object in it."""
+    if hasattr(value, "nbytes"):
+        return int(value.nbytes) + 100
+    if dataclasses.is_dataclass(value):
+        return 100 + sum(size(getattr(value, f.name)) for f in dataclasses.fields(value))
+    if isinstance(value, tuple | list):
+        return 60 + sum(map(size, value))
+    if isinstance(value, dict):
+        return 60 + sum(map(size, value.values()))
+    return 60 + (len(value) if isinstance(value, str) else 0)

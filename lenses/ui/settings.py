@@ -1,0 +1,60 @@
+"""What a host may fix by the environment: which models, how long a prompt, which device, how many kept."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from lenses.catalog import DEFAULT, MODELS
+from lenses.errors import BadOption, UnknownModel
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`models` empty means any; `max_tokens` and `device` None mean no limit and the best there is."""
+
+    models: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    device: str | None = None
+    kept: int = 1
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The names that the picker lists, the default first."""
+        return self.models or tuple(model.name for model in MODELS)
+
+    @property
+    def first(self) -> str:
+        """The model that a visitor starts with."""
+        return DEFAULT if DEFAULT in self.offered else self.offered[0]
+
+    def refuse(self, model: str) -> None:
+        """Raise `UnknownModel` for a model that may not be loaded, without looking for it."""
+        if self.models and model not in self.models:
+            raise UnknownModel(
+                f"this page loads only {', '.join(self.models)}: choose one of them, or run LensLedger "
+                "on a machine of your own for others"
+            )
+
+
+def settings() -> Settings:
+    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_DEVICE` and `LENSES_MODELS_KEPT`.
+
+    Raises `BadOption` for a number that is none.
+    """
+    names = [name.strip() for name in os.environ.get("LENSES_MODELS", "").split(",")]
+    return Settings(
+        models=tuple(name for name in names if name),
+        max_tokens=_number("LENSES_MAX_TOKENS"),
+        device=os.environ.get("LENSES_DEVICE") or None,
+        kept=_number("LENSES_MODELS_KEPT") or 1,
+    )
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdigit() or int(text) < 1:
+        raise BadOption(f"the setting {name} must be a whole number of at least 1, not {text!r}")
+    return int(text)
