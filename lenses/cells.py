@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lenses.tables import listed, place
+from lenses.receipt import place
+from lenses.tables import listed
 from lenses.tokens import visible
 
 if TYPE_CHECKING:

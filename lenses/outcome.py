@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.attribution import Additivity, Attribution, Claim, Unit, Verdict, Yardstick
+from lenses.onset import Rule, onset
 from lenses.target import Target
 from lenses.tokens import Prompt, Token
 
@@ -44,6 +45,11 @@ class Comparison:
     results: tuple[Result, ...]
     warnings: tuple[str, ...]
     provenance: dict[str, str]
+
+    def onsets(self, rule: Rule = "moves") -> dict[str, int | None]:
+        """The onset depth by the shares of each lens that claims a sum across depths."""
+        across = [r.attribution for r in self.results if r.attribution.claim is Claim.ACROSS]
+        return {a.lens: onset(a.depths, a.values, rule) for a in across}
 
     def to_dict(self) -> dict[str, Any]:
         """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""

@@ -29,6 +29,11 @@ def receipt(result: Result) -> str:
     return f"start {value(a.start)} + Σ {total}{constant} = end {value(a.end)}; {gap}"
 
 
+def place(depth: int) -> str:
+    """The name of a depth, as a reader should see it."""
+    return "embedding" if depth == 0 else f"after block {depth - 1}"
+
+
 def value(number: float) -> str:
     """A number with as many digits as are stable: four decimals, or its power of ten."""
     return f"{number:.4f}" if number == 0 or abs(number) >= 5e-4 else f"{number:.1e}"

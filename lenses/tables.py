@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from lenses.attribution import Claim
-from lenses.onset import Rule, onset
+from lenses.receipt import place
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
@@ -25,12 +25,6 @@ def wide(comparison: Comparison) -> pd.DataFrame:
         r.attribution.lens: pd.Series(r.attribution.values, r.attribution.depths) for r in comparison.results
     }
     return pd.DataFrame(columns).sort_index().rename_axis("depth")
-
-
-def onsets(comparison: Comparison, rule: Rule = "moves") -> dict[str, int | None]:
-    """The onset depth by the shares of each lens that claims a sum across depths."""
-    across = [r.attribution for r in comparison.results if r.attribution.claim is Claim.ACROSS]
-    return {a.lens: onset(a.depths, a.values, rule) for a in across}
 
 
 def depths(comparison: Comparison, result: Result, surface: Surface | None = None) -> pd.DataFrame:
@@ -85,11 +79,6 @@ def agreement(comparison: Comparison) -> pd.DataFrame:
     of two lenses has fewer than three depths or the same value at all.
     """
     return wide(comparison).drop(index=0, errors="ignore").corr(method="spearman", min_periods=3)
-
-
-def place(depth: int) -> str:
-    """The name of a depth, as a reader should see it."""
-    return "embedding" if depth == 0 else f"after block {depth - 1}"
 
 
 def listed(top: tuple[Ranked, ...]) -> str:

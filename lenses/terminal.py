@@ -126,7 +126,7 @@ def _table(comparison: Comparison, width: int) -> Table:
     from lenses import tables
 
     frame = tables.wide(comparison)
-    onsets = tables.onsets(comparison)
+    onsets = comparison.onsets()
     bar = max(0, min(12, (width - 12) // len(frame.columns) - 12))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("depth", no_wrap=True, min_width=5)

@@ -11,8 +11,8 @@ no text of a user is ever read as a field; what a user wrote is data and nothing
 
 from lenses.charts.agreement import agreement
 from lenses.charts.card import card
-from lenses.charts.export import WIDTH, save
+from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
 from lenses.charts.ledger import ledger
 
-__all__ = ["WIDTH", "agreement", "card", "heat", "ledger", "save"]
+__all__ = ["WIDTH", "agreement", "card", "heat", "ledger", "save", "spec"]

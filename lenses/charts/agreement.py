@@ -20,10 +20,14 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
     frame = tables.agreement(comparison).rename(index=titles, columns=titles)
     cells = frame.rename_axis("one").reset_index().melt("one", var_name="other", value_name="rank")
     cells["shown"] = [f"{value:.2f}" if value == value else "n/a" for value in cells["rank"]]
+    cells["ink"] = (cells["rank"].abs() > 0.6).map({True: "white", False: "#333"})
     axis = alt.Axis(labelAngle=0, labelLimit=170, ticks=False, domain=False, title=None)
+    top = alt.Axis(
+        orient="top", labelAngle=-35, labelLimit=170, labelOverlap=False, ticks=False, domain=False,
+        title=None,
+    )  # fmt: skip
     base = alt.Chart(cells).encode(
-        alt.X("other:N", sort=order, axis=alt.Axis(orient="top", labelAngle=-30, labelLimit=170, ticks=False,
-                                                   domain=False, title=None)),
+        alt.X("other:N", sort=order, axis=top),
         alt.Y("one:N", sort=order, axis=axis),
         tooltip=[
             alt.Tooltip("one:N", title="Method"),
@@ -32,10 +36,7 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
         ],
     )  # fmt: skip
     scale = alt.Scale(domain=[-1, 0, 1], range=[DOWN, "#f4f4f6", UP], interpolate="rgb")
-    strong = alt.expr.abs(alt.datum.rank) > 0.6
     return alt.layer(
         base.mark_rect(stroke="#80808040").encode(color=alt.Color("rank:Q", scale=scale, legend=None)),
-        base.mark_text(fontSize=12).encode(
-            text="shown:N", color=alt.condition(strong, alt.value("white"), alt.value("#333"))
-        ),
+        base.mark_text(fontSize=12).encode(text="shown:N", color=alt.Color("ink:N", scale=None, legend=None)),
     ).properties(height=alt.Step(40), width=width)

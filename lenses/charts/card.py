@@ -10,7 +10,7 @@ import pandas as pd
 
 from lenses import tables
 from lenses.attribution import Claim
-from lenses.charts.style import DOWN, LEVEL, MARK, QUIET, SIGN, UP, amount_axis, depth_axis, digits
+from lenses.charts.style import FILL, LEVEL, MARK, QUIET, amount_axis, depth_axis, digits, sign
 
 if TYPE_CHECKING:
     from lenses.outcome import Comparison, Result
@@ -33,6 +33,7 @@ def card(
     """
     a = result.attribution
     frame, blocks = tables.depths(comparison, result, surface), comparison.model["blocks"]
+    frame["fill"] = sign(frame["value"])
     layers = {Claim.LEVEL: _levels, Claim.ACROSS: _shares, Claim.WITHIN: _totals}[a.claim](
         result, frame, blocks
     )
@@ -67,7 +68,7 @@ def _shares(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
     a = result.attribution
     y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(frame["value"]))
     bars = alt.Chart(frame).mark_bar().encode(
-        depth_axis(blocks), y, color=SIGN, tooltip=tooltip(result, frame)
+        depth_axis(blocks), y, color=FILL, tooltip=tooltip(result, frame)
     )  # fmt: skip
     return [bars, _rule(0.0)]
 
@@ -87,13 +88,13 @@ def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
     expected = a.end - a.start
     span = pd.concat([frame["value"], frame["here"], pd.Series([expected])])
     y = amount_axis("value:Q", a.unit, f"total of {_unit(result)}", _symmetric(span))
-    hints = tooltip(result, frame)
+    hints, frame["part_fill"] = tooltip(result, frame), sign(frame["here"])
     total = alt.Chart(frame).mark_bar(opacity=0.45).encode(
-        depth_axis(blocks), y, color=SIGN, tooltip=hints
+        depth_axis(blocks), y, color=FILL, tooltip=hints
     )  # fmt: skip
     part = alt.Chart(frame).mark_bar(width=alt.RelativeBandSize(0.35)).encode(
         depth_axis(blocks), alt.Y("here:Q"), tooltip=hints,
-        color=alt.condition(alt.datum.here >= 0, alt.value(UP), alt.value(DOWN)),
+        color=alt.Color("part_fill:N", scale=None, legend=None),
     )  # fmt: skip
     return [total, part, _rule(0.0), _rule(expected, dashed=True)]
 

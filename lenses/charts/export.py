@@ -17,19 +17,28 @@ CONFIG: dict[str, Any] = {
 }
 
 
+def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """The chart as Vega-Lite, with its data in it, however many rows they have.
+
+    Altair's check against the schema is left to the tests: it takes longer than all the rest.
+    """
+    with alt.data_transformers.enable("default", max_rows=None):
+        made: dict[str, Any] = chart.to_dict(validate=False)
+    return made
+
+
 def save(chart: alt.TopLevelMixin, format: Literal["png", "svg"], title: str = "") -> bytes:
     """The chart as a PNG (twice the size, for print) or an SVG, with `title` above it."""
     import vl_convert
 
-    with alt.data_transformers.enable("default", max_rows=None):
-        spec = chart.to_dict()
-    if spec.get("width") == "container":
-        spec["width"] = WIDTH
+    drawn = spec(chart)
+    if drawn.get("width") == "container":
+        drawn["width"] = WIDTH
     if title:
-        spec["title"] = {"text": title, "anchor": "start", "fontSize": 13, "limit": 2 * WIDTH, "offset": 12}
-    spec["config"] = {**spec.get("config", {}), **CONFIG}
+        drawn["title"] = {"text": title, "anchor": "start", "fontSize": 13, "limit": 2 * WIDTH, "offset": 12}
+    drawn["config"] = {**drawn.get("config", {}), **CONFIG}
     if format == "svg":
-        svg: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
+        svg: str = vl_convert.vegalite_to_svg(drawn, allowed_base_urls=[])
         return svg.encode()
-    png: bytes = vl_convert.vegalite_to_png(spec, scale=2, allowed_base_urls=[])
+    png: bytes = vl_convert.vegalite_to_png(drawn, scale=2, allowed_base_urls=[])
     return png

@@ -69,14 +69,14 @@ def _colour(found: DepthMap) -> alt.Color:
 
 def _labels(tokens: pd.DataFrame, place: alt.X | alt.Y) -> alt.Chart:
     """The tokens beside the cells, as text marks: data, not an axis, and clickable."""
-    base = alt.Chart(tokens)
+    base = alt.Chart(tokens.assign(ink=tokens["written"].map({True: MARK, False: "#7d8190"})))
     hints = [
         alt.Tooltip("token:N", title="Token"),
         alt.Tooltip("position:O", title="Position"),
         alt.Tooltip("next:N", title="Next token"),
         alt.Tooltip("probability:Q", title="The model's probability", format=".3~%"),
     ]
-    colour = alt.condition(alt.datum.written, alt.value(MARK), alt.value("#7d8190"))
+    colour = alt.Color("ink:N", scale=None, legend=None)
     if isinstance(place, alt.Y):
         return base.mark_text(align="right", dx=-8, fontSize=12, cursor="pointer").encode(
             place, x=alt.value(0), text="token:N", color=colour, tooltip=hints

@@ -6,9 +6,9 @@ ever sees another's numbers, and what was computed once is shown at once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Hashable
+from collections.abc import Container, Generator, Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -38,13 +38,23 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class Card:
+    """What there is of one lens by now: its result, why there is none, or neither while it is made."""
+
+    lens: Lens
+    key: Hashable
+    result: Result | None = None
+    refusal: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True)
 class Answer:
-    """What there is to show of a question by now; the lenses in `pending` are still being computed."""
+    """What there is to show of a question by now."""
 
     comparison: Comparison
-    surface: Surface
-    pending: tuple[Lens, ...] = ()
-    failed: tuple[tuple[Lens, str], ...] = ()
+    surface: Surface | None
+    cards: tuple[Card, ...]
 
 
 @st.cache_resource(show_spinner=False)
@@ -92,51 +102,60 @@ def question(held: Held, ask: Ask, target: str | int | None) -> Question:
         return aim(held.decoder, near, target)
 
 
-def answer(held: Held, ask: Ask, asked: Question, lenses: tuple[Lens, ...], who: str) -> Answer:
-    """All that is there by now; what is slow and missing is wanted in the name of `who`."""
+def answer(
+    held: Held,
+    ask: Ask,
+    asked: Question,
+    lenses: tuple[Lens, ...],
+    who: str,
+    stopped: Container[Hashable] = (),
+) -> Answer:
+    """All that is there by now; what is slow and missing is wanted in the name of `who`.
+
+    `stopped` holds the keys of cards that the visitor can do without.
+    """
     from lenses.comparison import gather
     from lenses.surface import look
 
-    decoder = held.decoder
     about = (held.serial, ask, asked.target)
-    slow = {_key(about, lens): _work(held, ask, asked, lens) for lens in lenses if lens.slow}
-    jobs().want(who, slow)
-    found: dict[Lens, Any] = {}
+    keys = {("result", *about, lens): lens for lens in lenses}
+    slow = {key: lens for key, lens in keys.items() if lens.slow and key not in stopped}
+    jobs().want(who, {key: _work(held, asked, lens) for key, lens in slow.items()})
     with jobs().quickly():
-        for lens in lenses:
-            key = _key(about, lens)
-            found[lens] = jobs().results.get(key) if lens.slow else _quick(decoder, asked, lens, key)
+        made = {
+            key: jobs().results.get(key) if lens.slow else _quick(held, asked, lens, key)
+            for key, lens in keys.items()
+        }
         seen = jobs().results.recall(
-            ("surface", *about), lambda: look(decoder, asked.trace, asked.target)
+            ("surface", *about), lambda: look(held.decoder, asked.trace, asked.target)
         )  # fmt: skip
-    failed = tuple((lens, made.reason) for lens, made in found.items() if isinstance(made, Failed))
-    done = [made for made in found.values() if made is not None and not isinstance(made, Failed)]
-    return Answer(
-        gather(decoder, asked, done), seen,
-        pending=tuple(lens for lens, made in found.items() if made is None), failed=failed,
-    )  # fmt: skip
+    cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
+    done = [card.result for card in cards if card.result is not None]
+    return Answer(gather(held.decoder, asked, done), seen, cards)
 
 
-def _quick(decoder: Any, asked: Question, lens: Lens, key: Hashable) -> Result | Failed:
+def _card(lens: Lens, key: Hashable, made: Result | Failed | None, stopped: bool) -> Card:
+    if isinstance(made, Failed):
+        return Card(lens, key, refusal=made.reason)
+    return Card(lens, key, made, stopped=made is None and stopped)
+
+
+def _quick(held: Held, asked: Question, lens: Lens, key: Hashable) -> Result | Failed:
     from lenses.comparison import explain
 
     def make() -> Result | Failed:
         try:
-            return explain(decoder, asked, lens)
+            return explain(held.decoder, asked, lens)
         except LensesError as refusal:
             return Failed(str(refusal))
 
     return jobs().results.recall(key, make)
 
 
-def _work(held: Held, ask: Ask, asked: Question, lens: Lens) -> Work:
+def _work(held: Held, asked: Question, lens: Lens) -> Work:
     def work() -> Generator[Progress, None, Result]:
         from lenses.comparison import explaining
 
         return (yield from explaining(held.decoder, asked, lens))
 
     return work
-
-
-def _key(about: tuple[Hashable, ...], lens: Lens) -> Hashable:
-    return ("result", *about, lens)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from lenses import charts, tables
 from lenses.attribution import Claim, Verdict
 from lenses.onset import Rule
 from lenses.receipt import receipt
 from lenses.registry import LENSES
 from lenses.ui.answers import jobs
+from lenses.ui.drawing import draw
 from lenses.ui.picker import progress, who
 from lenses.ui.text import badge, escaped, message, small
 
 if TYPE_CHECKING:
-    from lenses.lens import Lens
     from lenses.outcome import Result
-    from lenses.ui.answers import Answer
+    from lenses.ui.answers import Answer, Card
 
 ACROSS = 3
 """Cards beside each other on a wide screen; a narrow one stacks them."""
@@ -46,65 +46,66 @@ LEGENDS = {
 
 
 def grid(answer: Answer, rule: Rule) -> None:
-    """Every lens of the answer, the finished ones first where they were asked first."""
-    onsets = tables.onsets(answer.comparison, rule)
-    shown: list[Result | Lens] = [*answer.comparison.results, *answer.pending, *(f[0] for f in answer.failed)]
-    reasons = {lens.name: reason for lens, reason in answer.failed}
-    order = list(LENSES)
-    shown.sort(key=lambda item: order.index(_name(item)) if _name(item) in order else len(order))
-    for start in range(0, len(shown), ACROSS):
+    """Every lens of the answer, in the order of the registry; what is not ready fills in later."""
+    onsets = answer.comparison.onsets(rule)
+    for start in range(0, len(answer.cards), ACROSS):
         columns = st.columns(ACROSS, gap="small")
-        for column, item in zip(columns, shown[start : start + ACROSS], strict=False):
-            with column, st.container(border=True, key=f"card-{_name(item)}"):
-                if _name(item) in reasons:
-                    _refused(item, reasons[_name(item)])
-                elif hasattr(item, "attribution"):
-                    _card(answer, item, onsets.get(_name(item)))
+        for column, card in zip(columns, answer.cards[start : start + ACROSS], strict=False):
+            with column, st.container(border=True, key=f"card-{card.lens.name}"):
+                if card.result is not None:
+                    _ready(answer, card.key, card.result, onsets.get(card.lens.name))
                 else:
-                    _pending(answer, item)
+                    _missing(card)
 
 
-def _card(answer: Answer, result: Result, onset: int | None) -> None:
+def _ready(answer: Answer, key: Hashable, result: Result, onset: int | None) -> None:
     a, verdict = result.attribution, result.additivity.verdict
     st.html(
         f'<div class="ll-title"><span>{escaped(result.title)}</span>'
         f"{badge(WORDS[verdict], COLOURS[verdict])}</div>"
     )
-    st.altair_chart(
-        charts.card(answer.comparison, result, surface=answer.surface, onset=onset),
-        width="stretch", key=f"chart-{a.lens}",
-        alt=f"{result.title}: {receipt(result)}",
+    draw(
+        ("card", key, onset),
+        lambda: _chart(answer, result, onset),
+        name=f"chart-{a.lens}", alt=f"{result.title}: {receipt(result)}",
     )  # fmt: skip
     st.html(f'<p class="ll-receipt"><b>Receipt</b> {escaped(receipt(result))}.</p>')
     why = LENSES[a.lens].card.adds_up if a.lens in LENSES else ""
     small(f"{LEGENDS[a.claim]} {why}")
 
 
-def _refused(lens: Result | Lens, reason: str) -> None:
-    st.html(f'<div class="ll-title"><span>{escaped(lens.title)}</span></div>')
-    message("warning", reason)
+def _chart(answer: Answer, result: Result, onset: int | None) -> Any:
+    from lenses import charts
+
+    return charts.card(answer.comparison, result, surface=answer.surface, onset=onset)
 
 
-def _pending(answer: Answer, lens: Lens) -> None:
+def _missing(card: Card) -> None:
+    st.html(f'<div class="ll-title"><span>{escaped(card.lens.title)}</span></div>')
+    if card.refusal:
+        message("warning", card.refusal)
+    elif card.stopped:
+        small("You chose to do without this one.")
+        if st.button("Compute it after all", key=f"again-{card.lens.name}"):
+            st.session_state["stopped"] -= {card.key}
+            st.rerun()
+    else:
+        _pending(card)
+
+
+def _pending(card: Card) -> None:
     """A lens that is still being computed: how far it is, and a way to do without it."""
-    from lenses.ui.answers import state_of
-
-    st.html(f'<div class="ll-title"><span>{escaped(lens.title)}</span></div>')
 
     @st.fragment(run_every=0.5)
     def watch() -> None:
         jobs().renew(who())
-        now = state_of(answer, lens)
+        now = jobs().state(card.key)
         if now is None:
             st.rerun()
         else:
             progress("Computing", now)
-            if st.button("Do without it", key=f"cancel-{lens.name}"):
-                st.session_state["lenses"] = [n for n in st.session_state["lenses"] if n != lens.name]
+            if st.button("Do without it", key=f"stop-{card.lens.name}"):
+                st.session_state["stopped"] |= {card.key}
                 st.rerun()
 
     watch()
-
-
-def _name(item: Result | Lens) -> str:
-    return item.attribution.lens if hasattr(item, "attribution") else item.name

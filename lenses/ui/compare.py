@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from lenses import outcome, surface
+from lenses import outcome
 from lenses.errors import LensesError
 from lenses.headline import headline
 from lenses.registry import LENSES
-from lenses.ui import answers, cards, controls, link, options, parts, picker
+from lenses.ui import answers, cards, controls, drawing, link, options, picker
 from lenses.ui.answers import Answer, Ask, Card
 from lenses.ui.text import badge, message, small
 from lenses.ui.text import headline as say
 
 if TYPE_CHECKING:
     from lenses.onset import Rule
+    from lenses.tokens import Prompt
     from lenses.ui.models import Held
 
 INTRO = (
@@ -48,34 +50,43 @@ def page(assets: Path) -> None:
 def show(held: Held, ask: Ask) -> None:
     """A question's controls and its answer; raises `LensesError` where it can't be asked."""
     st.session_state.setdefault("stopped", frozenset())
-    head = st.container()
-    with st.container(horizontal=True):
-        pass
-    text = answers.prompt(held, ask)
-    place, rule = _row(text)
-    ask = Ask(ask.prompt, ask.chat, place if ask.position is None else ask.position, ask.answer)
-    reading = answers.reading(held, ask)
-    wanted = controls.target(held, reading)
-    asked = answers.question(held, ask, wanted)
-    lenses = options.chosen(n for n in LENSES if n in st.session_state["lenses"])
+    head, words, row = st.container(), st.container(), st.container()
+    prompt = answers.prompt(held, ask)
+    names = [name for name in LENSES if name in st.session_state["lenses"]]
+    with row:
+        place, rule = _details(prompt, names)
+    ask = replace(ask, position=place)
+    with words:
+        wanted = controls.target(held, answers.reading(held, ask))
     link.leave(wanted, place)
+    asked = answers.question(held, ask, wanted)
+    lenses = options.chosen(names)
     if not lenses:
         message("info", "choose at least one method above, and press Run")
         return
     answer = answers.answer(held, ask, asked, lenses, picker.who(), st.session_state["stopped"])
     with head:
-        _headline(answer, "")
+        say(headline(answer.comparison))
         for warning in answer.comparison.warnings:
             message("warning", warning)
     draw(answer, rule)
 
 
-def _row(text: object) -> tuple[int | None, Rule]:
-    raise NotImplementedError
+def _details(prompt: Prompt, names: list[str]) -> tuple[int | None, Rule]:
+    """What is cheap to change: the position, the onset's rule, and the lenses' live options."""
+    columns = st.columns(4)
+    with columns[0]:
+        position = controls.place(prompt)
+    with columns[1]:
+        rule = controls.rule()
+    options.controls(names, live=True, columns=columns[2:])
+    return position, rule
 
 
 def draw(answer: Answer, rule: Rule) -> None:
     """The cards and what stands below them."""
+    from lenses.ui import parts
+
     cards.grid(answer, rule)
     if answer.comparison.results:
         parts.ledger_and_agreement(answer)
@@ -88,12 +99,9 @@ def _example(assets: Path) -> None:
     data = json.loads((assets / "example.json").read_text(encoding="utf-8"))
     found = outcome.read(data["comparison"])
     shown = tuple(Card(LENSES[r.attribution.lens](), r.attribution.lens, r) for r in found.results)
-    answer = Answer(found, surface.read(data["surface"]), shown)
-    _headline(answer, "precomputed example")
-    draw(answer, "moves")
-
-
-def _headline(answer: Answer, mark: str) -> None:
-    if mark:
-        st.html(badge(mark, "#6f7480"))
-    say(headline(answer.comparison))
+    for card in shown:
+        onset = found.onsets()[card.lens.name] if card.lens.name in found.onsets() else None
+        drawing.keep(("card", card.key, onset), data["charts"][card.lens.name])
+    st.html(badge("precomputed example", "#6f7480"))
+    say(headline(found))
+    cards.grid(Answer(found, None, shown), "moves")

@@ -10,6 +10,7 @@ from lenses.errors import LensesError
 from lenses.headline import percent
 from lenses.onset import RULES, Rule
 from lenses.registry import LENSES
+from lenses.surface import Ranked
 from lenses.tokens import visible
 from lenses.ui import options
 from lenses.ui.text import chips, label, message
@@ -100,8 +101,7 @@ def target(held: Held, reading: Reading) -> str | int | None:
     return picked
 
 
-def _other(held: Held, reading: Reading, id: int) -> object:
-    from lenses.surface import Ranked
+def _other(held: Held, reading: Reading, id: int) -> Ranked:
     from lenses.tokens import text_of
 
     known = 0 <= id < len(reading.probabilities)
@@ -123,5 +123,7 @@ def _preview(held: Held, reading: Reading, typed: str) -> None:
     except LensesError as error:
         message("error", str(error))
         return
-    lead = "read as one token:" if len(pieces) == 1 else f"{len(pieces)} tokens, of which the first is scored:"
+    lead = (
+        "read as one token:" if len(pieces) == 1 else f"{len(pieces)} tokens, of which the first is scored:"
+    )
     chips(lead, [token.text for token in pieces], here=0)

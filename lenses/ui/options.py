@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import streamlit as st
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lenses.lens import Lens
 
 
-def controls(names: Iterable[str], live: bool) -> None:
+def controls(names: Iterable[str], live: bool, columns: Sequence[Any] = ()) -> None:
     """The widgets of the lenses' options that are cheap to change (`live`), or of the others.
 
     Their values stay in the session under `lens.field`; `chosen` makes lenses of them.
@@ -26,9 +26,9 @@ def controls(names: Iterable[str], live: bool) -> None:
     shown = [
         (name, f) for name in names for f in fields(LENSES[name]) if f.metadata.get("live", False) == live
     ]
-    columns = st.columns(3) if shown else []
+    columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown):
-        with columns[k % 3]:
+        with columns[k % len(columns)]:
             _widget(LENSES[name], f)
 
 

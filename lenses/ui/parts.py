@@ -11,6 +11,8 @@ import streamlit as st
 from lenses import charts, tables
 from lenses.attribution import Claim, Unit
 from lenses.onset import Rule
+from lenses.receipt import place
+from lenses.ui.drawing import draw
 from lenses.ui.text import small
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ def ledger_and_agreement(answer: Answer) -> None:
     """The account of the probability, and how alike the methods rank the depths."""
     left, right = st.columns([3, 2], gap="medium")
     books = _books(answer.comparison)
+    keys = tuple(card.key for card in answer.cards if card.result is not None)
     with left:
         st.subheader("The ledger", anchor=False)
         if books:
@@ -35,8 +38,9 @@ def ledger_and_agreement(answer: Answer) -> None:
             fold = st.toggle(
                 f"Put small steps together (below {FOLD:.0%} of the largest)", value=True, key="fold"
             )
-            st.altair_chart(
-                charts.ledger(books[0], fold=FOLD if fold else 0.0), width="stretch", key="ledger",
+            draw(
+                ("ledger", keys, fold),
+                lambda: charts.ledger(books[0], fold=FOLD if fold else 0.0), name="ledger",
                 alt="A waterfall of the target's probability, from the start of the path to the end",
             )  # fmt: skip
         else:
@@ -48,8 +52,8 @@ def ledger_and_agreement(answer: Answer) -> None:
                 "Do the methods rank the depths alike? Spearman's rank correlation of their values, depth by "
                 "depth: 1 is the same order, −1 the reverse. Levels are compared as levels."
             )
-            st.altair_chart(
-                charts.agreement(answer.comparison), width="stretch", key="agreement",
+            draw(
+                ("agreement", keys), lambda: charts.agreement(answer.comparison), name="agreement",
                 alt="Rank correlations between the methods",
             )  # fmt: skip
         else:
@@ -61,7 +65,7 @@ def table(comparison: Comparison) -> None:
     st.subheader("Side by side", anchor=False)
     frame = _named(comparison)
     st.dataframe(
-        frame, width="stretch", height=280, hide_index=True,
+        frame, width="stretch", height=280, hide_index=True, placeholder="–",
         column_config={
             name: st.column_config.NumberColumn(format="%.6g") for name in frame.columns if "(" in name
         },
@@ -105,12 +109,12 @@ def _named(comparison: Comparison) -> Any:
     """The table with the methods' titles and units, and each depth's name."""
     heads = {r.attribution.lens: f"{r.title} ({r.attribution.unit.value})" for r in comparison.results}
     frame = tables.wide(comparison).rename(columns=heads).reset_index()
-    frame.insert(1, "which is", frame["depth"].map(tables.place))
+    frame.insert(1, "which is", frame["depth"].map(place))
     return frame
 
 
 def _pictures(answer: Answer, rule: Rule) -> dict[str, Any]:
-    onsets = tables.onsets(answer.comparison, rule)
+    onsets = answer.comparison.onsets(rule)
     pictures = {
         r.title: charts.card(answer.comparison, r, onset=onsets.get(r.attribution.lens), width=charts.WIDTH)
         for r in answer.comparison.results

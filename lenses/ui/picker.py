@@ -7,7 +7,7 @@ import uuid
 import streamlit as st
 
 from lenses.catalog import MODELS
-from lenses.errors import LensesError, UnknownModel
+from lenses.errors import LensesError
 from lenses.memory import parameters
 from lenses.ui import models
 from lenses.ui.jobs import Failed, State
@@ -17,6 +17,8 @@ from lenses.ui.text import message, small
 
 DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 BEST = "the best there is"
+PAINTED = "painted"
+"""Set in a session whose first page is out: importing torch before that would hold it up by seconds."""
 
 
 def who() -> str:
@@ -32,7 +34,6 @@ def current() -> Held | None:
     with st.sidebar:
         found = models.held(wanted)
         if found is None:
-            models.want(who(), wanted)
             _coming(wanted)
             used: Choice | None = state.get("model_used")
             found = models.held(used) if used else None
@@ -48,11 +49,12 @@ def _coming(wanted: Choice) -> None:
 
     @st.fragment(run_every=0.5)
     def watch() -> None:
-        models.loader().renew(who())
+        if not st.session_state.get(PAINTED):
+            small(f"Loading {wanted.name} as soon as this page is drawn")
+            return
+        models.want(who(), wanted)
         now = models.state(wanted)
-        if now is None:
-            st.rerun()
-        elif isinstance(now, State):
+        if isinstance(now, State):
             progress("Loading " + wanted.name, now)
         else:
             st.rerun()
@@ -124,14 +126,14 @@ def _memory(name: str, dtype: str, revision: str | None) -> None:
     """What the weights will take, before anything is loaded."""
     try:
         settings().refuse(name)
-        count = parameters(name)
-        if count is None:
-            with st.spinner("asking the Hugging Face Hub for the configuration"):
-                count = _asked(name, revision)
-            if isinstance(count, Failed):
-                raise UnknownModel(count.reason)
+        known = parameters(name)
     except LensesError as error:
         message("error", str(error))
+        return
+    with st.spinner("asking the Hugging Face Hub for the configuration"):
+        count = _asked(name, revision) if known is None else known
+    if isinstance(count, Failed):
+        message("error", count.reason)
         return
     note = next((m.note for m in MODELS if m.name == name), "")
     small(f"Memory: about {count * DTYPES[dtype] / 1e9:.1f} GB for {count / 1e6:.0f} M weights. {note}")

@@ -59,5 +59,5 @@ def size(value: Any) -> int:
     if isinstance(value, tuple | list):
         return 60 + sum(map(size, value))
     if isinstance(value, dict):
-        return 60 + sum(map(size, value.values()))
+        return 60 + sum(size(key) + size(entry) for key, entry in value.items())
     return 60 + (len(value) if isinstance(value, str) else 0)

@@ -19,6 +19,9 @@ KINDS = {
 """The word and the colour of each kind of message; the word says it to those who see no colour."""
 
 CSS = """<style>
+.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 3rem}
+h1 {font-size: 1.9rem !important; padding: 0 !important}
+h3 {font-size: 1.25rem !important}
 .ll-line {border-left: 4px solid var(--c); background: color-mix(in srgb, var(--c) 9%, transparent);
   padding: .45rem .8rem; border-radius: .3rem; overflow-wrap: anywhere; font-size: .92rem}
 .ll-line b {color: var(--c); margin-right: .45rem}

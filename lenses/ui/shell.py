@@ -1,0 +1,34 @@
+"""The frame of all pages: the window's title, the logo, the navigation, and a session's beginning."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import streamlit as st
+
+from lenses.errors import LensesError
+from lenses.ui import compare, link, methods
+from lenses.ui.picker import PAINTED
+from lenses.ui.settings import settings
+from lenses.ui.text import CSS, message
+
+
+def run(assets: Path) -> None:
+    """Draws whichever page the visitor is on; `assets` is the folder of the logo and the example."""
+    st.set_page_config(page_title="LensLedger", page_icon=str(assets / "favicon.png"), layout="wide")
+    st.html(CSS)
+    st.logo(str(assets / "logo.svg"), size="large")
+    try:
+        link.arrive(settings().first)
+    except LensesError as error:
+        message("error", str(error))
+        st.stop()
+    st.navigation(
+        [
+            st.Page(partial(compare.page, assets), title="Compare", url_path="compare", default=True),
+            st.Page(methods.page, title="Methods", url_path="methods"),
+        ],
+        position="top",
+    ).run()
+    st.session_state[PAINTED] = True
