@@ -14,7 +14,7 @@ ORDER = [
     "errors", "progress", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout", "proof",
     "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution", "lens",
     "paths", "methods", "memory", "registry", "onset", "question", "outcome", "comparison", "depth_map",
-    "mapping", "receipt", "tables", "cells", "headline", "charts", "report", "terminal", "cli", "ui",
+    "mapping", "receipt", "tables", "cells", "headline", "toy", "charts", "report", "terminal", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

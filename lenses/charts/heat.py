@@ -11,12 +11,15 @@ from lenses.attribution import Claim
 from lenses.cells import captions
 from lenses.cells import cells as every_cell
 from lenses.charts.style import DOWN, LEVEL, MARK, PALE, UP, axis_format, digits
+from lenses.receipt import place
 
 if TYPE_CHECKING:
     from lenses.depth_map import DepthMap
 
 CELL, ROW = 44, 15
 """Pixels of a cell across and along the depths; a long text scrolls instead of shrinking."""
+WIDEST, SCREEN = 110, 900
+"""A short text has wider cells, up to so many pixels, while they fit a screen."""
 PICK = "pick"
 """The name of the selection that a click makes; its field is `position`."""
 
@@ -31,18 +34,19 @@ def heat(
     key and its text only a label, so that tokens that look alike stay apart.
     """
     cells, tokens = every_cell(found, stride, threshold), captions(found)
-    down = sorted({int(d) for d in cells["depth"]}, reverse=True)
-    step_across, step_down = (ROW, CELL) if flipped else (CELL, ROW)
+    down = [place(d) for d in sorted({int(d) for d in cells["depth"]}, reverse=True)]
+    wide = min(WIDEST, max(CELL, SCREEN // len(found.columns)))
+    step_across, step_down = (ROW, CELL) if flipped else (wide, ROW)
     depth: dict[str, Any] = dict(
-        sort=down[::-1] if flipped else down, title="depth",
-        axis=alt.Axis(labelOverlap="greedy", ticks=False, labelAngle=0),
+        sort=down[::-1] if flipped else down, title=None,
+        axis=alt.Axis(labelOverlap="greedy", ticks=False, domain=False, labelAngle=-90 if flipped else 0),
     )  # fmt: skip
-    place: dict[str, Any] = dict(
+    token: dict[str, Any] = dict(
         sort=tokens["position"].tolist(), title=None, axis=None, scale=alt.Scale(paddingInner=0.04)
     )
-    across, up = ("depth:O", "position:O") if flipped else ("position:O", "depth:O")
-    x = alt.X(across, **(depth if flipped else place))
-    y = alt.Y(up, **(place if flipped else depth))
+    across, up = ("name:O", "position:O") if flipped else ("position:O", "name:O")
+    x = alt.X(across, **(depth if flipped else token))
+    y = alt.Y(up, **(token if flipped else depth))
     pick = alt.selection_point(name=PICK, fields=["position"], on="click", empty=True)
     rects = alt.Chart(cells).mark_rect(cursor="pointer").encode(
         x, y, color=_colour(found), tooltip=_tooltip(found, cells)
@@ -53,7 +57,8 @@ def heat(
         frame = tokens[tokens["position"] == chosen]
         outline = alt.Chart(frame).mark_rect(fillOpacity=0, stroke=MARK, strokeWidth=2)
         layers.insert(0, outline.encode(y if flipped else x))
-    return alt.layer(*layers).properties(width=alt.Step(step_across), height=alt.Step(step_down))
+    drawn = alt.layer(*layers).resolve_scale(color="independent")
+    return drawn.properties(width=alt.Step(step_across), height=alt.Step(step_down))
 
 
 def _colour(found: DepthMap) -> alt.Color:

@@ -18,6 +18,7 @@ from lenses.ui.results import Results
 from lenses.ui.settings import settings
 
 if TYPE_CHECKING:
+    from lenses.depth_map import DepthMap
     from lenses.lens import Lens
     from lenses.outcome import Comparison, Result
     from lenses.progress import Progress
@@ -132,6 +133,17 @@ def answer(
     cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
     done = [card.result for card in cards if card.result is not None]
     return Answer(gather(held.decoder, asked, done), seen, cards)
+
+
+def map_work(held: Held, ask: Ask, lens: Lens, count: int) -> Work:
+    """The work of mapping a lens over a text and `count` generated tokens."""
+
+    def work() -> Generator[Progress, None, DepthMap]:
+        from lenses.mapping import mapping
+
+        return (yield from mapping(held.decoder, prompt(held, ask), lens, answer=count, top=5))
+
+    return work
 
 
 def _card(lens: Lens, key: Hashable, made: Result | Failed | None, stopped: bool) -> Card:

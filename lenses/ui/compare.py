@@ -33,6 +33,7 @@ INTRO = (
 def page(assets: Path) -> None:
     """Draws the page: the example until the model is there, then the visitor's own question."""
     held = picker.current()
+    answers.jobs().want(f"{picker.who()}/map", {})
     st.title("Where was this word decided?", anchor=False)
     small(INTRO)
     link.problems()
@@ -54,7 +55,7 @@ def show(held: Held, ask: Ask) -> None:
     prompt = answers.prompt(held, ask)
     names = [name for name in LENSES if name in st.session_state["lenses"]]
     with row:
-        place, rule = _details(prompt, names)
+        place, rule = _details(prompt, names, ask.position)
     ask = replace(ask, position=place)
     with words:
         wanted = controls.target(held, answers.reading(held, ask))
@@ -72,14 +73,14 @@ def show(held: Held, ask: Ask) -> None:
     draw(answer, rule)
 
 
-def _details(prompt: Prompt, names: list[str]) -> tuple[int | None, Rule]:
-    """What is cheap to change: the position, the onset's rule, and the lenses' live options."""
-    columns = st.columns(4)
+def _details(prompt: Prompt, names: list[str], fixed: int | None) -> tuple[int | None, Rule]:
+    """What is cheap to change: the position unless it is fixed, the onset's rule, and the live options."""
+    columns = st.columns(4 if fixed is None else 3)
     with columns[0]:
-        position = controls.place(prompt)
-    with columns[1]:
+        position = controls.place(prompt) if fixed is None else fixed
+    with columns[-3]:
         rule = controls.rule()
-    options.controls(names, live=True, columns=columns[2:])
+    options.controls(names, live=True, columns=columns[-2:])
     return position, rule
 
 
@@ -100,7 +101,7 @@ def _example(assets: Path) -> None:
     found = outcome.read(data["comparison"])
     shown = tuple(Card(LENSES[r.attribution.lens](), r.attribution.lens, r) for r in found.results)
     for card in shown:
-        onset = found.onsets()[card.lens.name] if card.lens.name in found.onsets() else None
+        onset = found.onsets().get(card.lens.name)
         drawing.keep(("card", card.key, onset), data["charts"][card.lens.name])
     st.html(badge("precomputed example", "#6f7480"))
     say(headline(found))

@@ -88,7 +88,7 @@ def target(held: Held, reading: Reading) -> str | int | None:
         picked: int | None = st.pills(
             "Which word? The model's likeliest next ones", list(likely), key="picked",
             format_func=lambda id: f"{label(likely[id].text)} {percent(likely[id].probability)}",
-            on_change=_untype, persist_state="session",
+            on_change=_untype, persist_state="session", wrap=True,
         )  # fmt: skip
     with right:
         typed: str = st.text_input(

@@ -10,8 +10,10 @@ import streamlit as st
 from lenses.ui.answers import jobs
 
 
-def draw(key: Hashable, make: Callable[[], Any], *, name: str, alt: str, **more: Any) -> Any:
-    """The chart that `make` makes, in the width of its column; `key` holds all that it depends on."""
+def draw(
+    key: Hashable, make: Callable[[], Any], *, name: str, alt: str, width: Any = "stretch", **more: Any
+) -> Any:
+    """The chart that `make` makes, as wide as its column or itself; `key` holds all it depends on."""
 
     def spec_of() -> dict[str, Any]:
         from lenses import charts
@@ -19,7 +21,7 @@ def draw(key: Hashable, make: Callable[[], Any], *, name: str, alt: str, **more:
         return charts.spec(make())
 
     spec = jobs().results.recall(("chart", key), spec_of)
-    return st.vega_lite_chart(spec=spec, width="stretch", key=name, alt=alt, **more)
+    return st.vega_lite_chart(spec=spec, width=width, key=name, alt=alt, **more)
 
 
 def keep(key: Hashable, spec: dict[str, Any]) -> None:

@@ -34,6 +34,8 @@ def arrive(first: str) -> None:
     state["start_target"] = _target(query, problems)
     state["start_position"] = _whole(query, "position", problems)
     state["answer_tokens"] = _whole(query, "answer", problems) or 0
+    state["map_lens"] = _map_lens(query, problems)
+    state["map_position"] = state["start_position"]
     for name in query:
         if "." in name:
             _option(name, query[name], problems)
@@ -66,6 +68,10 @@ def written(state: Any, target: str | int | None, position: int | None) -> dict[
         query["target"] = target
     if position is not None:
         query["position"] = str(position)
+    if state["answer_tokens"]:
+        query["answer"] = str(state["answer_tokens"])
+    if state["map_lens"] != next(iter(LENSES)):
+        query["map"] = state["map_lens"]
     if state["lenses"] != list(LENSES):
         query["lenses"] = ",".join(state["lenses"])
     for name in state["lenses"]:
@@ -82,6 +88,14 @@ def _lenses(query: Mapping[str, str], problems: list[str]) -> list[str]:
     asked = [name for name in query["lenses"].split(",") if name]
     problems += [f"there is no lens {name!r}" for name in asked if name not in LENSES]
     return [name for name in LENSES if name in asked]
+
+
+def _map_lens(query: Mapping[str, str], problems: list[str]) -> str:
+    first = next(iter(LENSES))
+    if query.get("map", first) not in LENSES:
+        problems.append(f"there is no lens {query['map']!r} to map")
+        return first
+    return query.get("map", first)
 
 
 def _target(query: Mapping[str, str], problems: list[str]) -> str | int | None:

@@ -17,6 +17,8 @@ from lenses.ui.text import message, small
 
 DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 BEST = "the best there is"
+EVERY = 1.5
+"""Seconds between two looks at a loading model; the first one starts it, when the page is out."""
 PAINTED = "painted"
 """Set in a session whose first page is out: importing torch before that would hold it up by seconds."""
 
@@ -45,9 +47,9 @@ def current() -> Held | None:
 
 
 def _coming(wanted: Choice) -> None:
-    """The chosen model's progress, looked at twice a second, or why it can't be had."""
+    """The chosen model's progress, looked at again and again, or why it can't be had."""
 
-    @st.fragment(run_every=0.5)
+    @st.fragment(run_every=EVERY)
     def watch() -> None:
         if not st.session_state.get(PAINTED):
             small(f"Loading {wanted.name} as soon as this page is drawn")

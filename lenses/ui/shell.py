@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from lenses.errors import LensesError
-from lenses.ui import compare, link, methods
+from lenses.ui import compare, link, map, methods
 from lenses.ui.picker import PAINTED
 from lenses.ui.settings import settings
 from lenses.ui.text import CSS, message
@@ -27,6 +27,7 @@ def run(assets: Path) -> None:
     st.navigation(
         [
             st.Page(partial(compare.page, assets), title="Compare", url_path="compare", default=True),
+            st.Page(map.page, title="Map", url_path="map"),
             st.Page(methods.page, title="Methods", url_path="methods"),
         ],
         position="top",

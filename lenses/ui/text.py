@@ -19,7 +19,8 @@ KINDS = {
 """The word and the colour of each kind of message; the word says it to those who see no colour."""
 
 CSS = """<style>
-.stMainBlockContainer {padding-top: 4.2rem; padding-bottom: 3rem}
+.stMainBlockContainer {padding: 4.2rem clamp(1rem, 3vw, 3rem) 3rem}
+.st-key-map {overflow-x: auto}
 h1 {font-size: 1.9rem !important; padding: 0 !important}
 h3 {font-size: 1.25rem !important}
 .ll-line {border-left: 4px solid var(--c); background: color-mix(in srgb, var(--c) 9%, transparent);
