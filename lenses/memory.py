@@ -19,9 +19,9 @@ def parameters(name: str) -> int | None:
     for a configuration). Raises `UnknownModel`.
     """
     source = catalog.find(name)
-    known = {model.name: model.weights for model in MODELS}
-    if source.name in known:
-        return known[source.name]
+    for model in MODELS:
+        if name in (model.name, model.hub):
+            return model.weights
     if source.gguf:
         return _gguf(source.gguf)
     if source.folder:

@@ -11,9 +11,9 @@ from numpy import ndarray
 Rule = Literal["moves", "stays", "largest"]
 
 RULES: dict[Rule, str] = {
-    "moves": "half of all movement has happened (the IG-Lens paper's rule)",
-    "stays": "at least half of the change is there, and stays there",
-    "largest": "the largest single share, up or down",
+    "moves": "half of all movement (the paper's)",
+    "stays": "half is there to stay",
+    "largest": "the largest step",
 }
 
 

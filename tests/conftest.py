@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import typing
+from collections.abc import Iterator
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 # Third-party modules come first, so that only ours see TYPE_CHECKING as true: their annotations then
 # name things that exist, also where the library defers a heavy import.
+import altair  # noqa: F401
 import beartype  # noqa: F401
 import captum.attr  # noqa: F401
 import filelock  # noqa: F401
@@ -18,6 +21,8 @@ import pytest
 import rich.console
 import rich.progress
 import rich.table  # noqa: F401
+import streamlit
+import streamlit.testing.v1
 import torch
 import transformers  # noqa: F401
 import typer  # noqa: F401
@@ -26,6 +31,7 @@ from jaxtyping import install_import_hook
 typing.TYPE_CHECKING = True
 with install_import_hook("lenses", "beartype.beartype"):
     import lenses
+    import lenses.charts
     import lenses.cli
     import lenses.comparison
     import lenses.depth_map
@@ -37,12 +43,25 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.registry
     import lenses.tables
     import lenses.terminal
+    import lenses.toy
+    import lenses.ui.map
+    import lenses.ui.parts
+    import lenses.ui.shell
 typing.TYPE_CHECKING = False
 
 
 @pytest.fixture(autouse=True)
 def _same_draws() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """No model on the app's shelf and no result kept, before and after."""
+    streamlit.cache_resource.clear()
+    yield
+    streamlit.cache_resource.clear()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

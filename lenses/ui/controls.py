@@ -35,7 +35,7 @@ def text_form() -> None:
         with left:
             st.pills(
                 "Methods", list(LENSES), selection_mode="multi", key="lenses", persist_state="session",
-                format_func=lambda name: LENSES[name].title,
+                format_func=lambda name: LENSES[name].title, wrap=True,
             )  # fmt: skip
         with right:
             st.form_submit_button("Run", type="primary", width="stretch")
@@ -75,13 +75,14 @@ def target(held: Held, reading: Reading) -> str | int | None:
     from lenses.question import likeliest
 
     likely = {r.id: r for r in likeliest(held.decoder, reading, LIKELY)}
-    state = st.session_state
-    start = state.pop("start_target", None)
-    if isinstance(start, str):
-        state["typed"] = start
-    elif start is not None:
-        state["picked"] = start
-    if state.get("picked") is not None and state["picked"] not in likely:
+    first, state = next(iter(likely)), st.session_state
+    here = (held.serial, reading.prompt, reading.position)
+    if state.get("picked_for") != here:
+        state["picked_for"], state["picked"] = here, None  # another text, another word
+    _started(state.pop("start_target", None))
+    if state.get("picked") is None and not state.get("typed"):
+        state["picked"] = first
+    elif state.get("picked") is not None and state["picked"] not in likely:
         likely[state["picked"]] = _other(held, reading, state["picked"])
     left, right = st.columns([4, 1])
     with left:
@@ -95,10 +96,16 @@ def target(held: Held, reading: Reading) -> str | int | None:
             "… or type one", key="typed", live=True, placeholder="␣Paris is typed as “ Paris”",
             help="A space at the beginning counts: most words begin with one.", persist_state="session",
         )  # fmt: skip
-    if typed:
-        _preview(held, reading, typed)
+    if typed and _preview(held, reading, typed):
         return typed
-    return picked
+    return None if picked == first else picked
+
+
+def _started(target: str | int | None) -> None:
+    """A word that came with a link or a click takes the place of what was chosen before."""
+    if target is not None:
+        st.session_state["typed"] = target if isinstance(target, str) else ""
+        st.session_state["picked"] = target if isinstance(target, int) else None
 
 
 def _other(held: Held, reading: Reading, id: int) -> Ranked:
@@ -114,16 +121,15 @@ def _untype() -> None:
     st.session_state["typed"] = ""
 
 
-def _preview(held: Held, reading: Reading, typed: str) -> None:
-    """How the typed word is read: its tokens, the first of which is scored."""
+def _preview(held: Held, reading: Reading, typed: str) -> bool:
+    """How the typed word is read: its tokens, the first of which is scored; False for one that is none."""
     from lenses.target import read_as
 
     try:
         pieces = read_as(held.decoder.tokenizer, reading.prompt, reading.position, typed)
     except LensesError as error:
-        message("error", str(error))
-        return
-    lead = (
-        "read as one token:" if len(pieces) == 1 else f"{len(pieces)} tokens, of which the first is scored:"
-    )
-    chips(lead, [token.text for token in pieces], here=0)
+        message("error", f"{error}; until then, the model's likeliest word is shown")
+        return False
+    one, more = "read as one token:", f"{len(pieces)} tokens, of which the first is scored:"
+    chips(one if len(pieces) == 1 else more, [token.text for token in pieces], here=0)
+    return True

@@ -109,8 +109,7 @@ def _drawn(held: Held, ask: Ask, key: Hashable, found: DepthMap) -> None:
         )  # fmt: skip
     clicked = _clicked(event)
     if clicked is not None and clicked != chosen:
-        state["map_position"], state["picked"] = clicked, found.columns[clicked].target.id
-        state["typed"] = ""
+        state["map_position"], state["start_target"] = clicked, found.columns[clicked].target.id
         st.rerun()
     for warning in found.warnings:
         message("warning", warning)

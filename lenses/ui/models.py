@@ -7,6 +7,7 @@ be loaded leaves the shelf, and what visitors use, as it was.
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import count
@@ -43,6 +44,8 @@ class Held:
 
 
 _serials = count(1)
+KEPT = int(os.environ.get("LENSES_MODELS_KEPT") or 1)
+"""How many models stay in memory."""
 
 
 class Absent(Exception):
@@ -104,7 +107,7 @@ def _load(choice: Choice) -> Generator[Progress, None, Loaded]:
     return Loaded()
 
 
-@st.cache_resource(show_spinner=False, max_entries=settings().kept)
+@st.cache_resource(show_spinner=False, max_entries=KEPT)
 def _shelf(choice: Choice, _held: Held | None) -> Held:
     """The shelf itself: `_held` is what to put there, and no part of the key."""
     if _held is None:

@@ -1,4 +1,7 @@
-"""What a host may fix by the environment: which models, how long a prompt, which device, how many kept."""
+"""What a host may fix by the environment: which models, how long a prompt, which device.
+
+(How many models stay in memory is `LENSES_MODELS_KEPT`, read once in `models`.)
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,6 @@ class Settings:
     models: tuple[str, ...] = ()
     max_tokens: int | None = None
     device: str | None = None
-    kept: int = 1
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -38,7 +40,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_DEVICE` and `LENSES_MODELS_KEPT`.
+    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS` and `LENSES_DEVICE`.
 
     Raises `BadOption` for a number that is none.
     """
@@ -47,7 +49,6 @@ def settings() -> Settings:
         models=tuple(name for name in names if name),
         max_tokens=_number("LENSES_MAX_TOKENS"),
         device=os.environ.get("LENSES_DEVICE") or None,
-        kept=_number("LENSES_MODELS_KEPT") or 1,
     )
 
 

@@ -16,14 +16,7 @@ from lenses.ui.text import CSS, message
 
 def run(assets: Path) -> None:
     """Draws whichever page the visitor is on; `assets` is the folder of the logo and the example."""
-    st.set_page_config(page_title="LensLedger", page_icon=str(assets / "favicon.png"), layout="wide")
-    st.html(CSS)
-    st.logo(str(assets / "logo.svg"), size="large")
-    try:
-        link.arrive(settings().first)
-    except LensesError as error:
-        message("error", str(error))
-        st.stop()
+    begin(assets)
     st.navigation(
         [
             st.Page(partial(compare.page, assets), title="Compare", url_path="compare", default=True),
@@ -33,3 +26,15 @@ def run(assets: Path) -> None:
         position="top",
     ).run()
     st.session_state[PAINTED] = True
+
+
+def begin(assets: Path) -> None:
+    """What comes before every page; a setting that can't be read ends here, in a sentence."""
+    st.set_page_config(page_title="LensLedger", page_icon=str(assets / "favicon.png"), layout="wide")
+    st.html(CSS)
+    st.logo(str(assets / "logo.svg"), size="large")
+    try:
+        link.arrive(settings().first)
+    except LensesError as error:
+        message("error", str(error))
+        st.stop()

@@ -1,0 +1,212 @@
+"""Charts hold the numbers that they show, no text of a user is a field, and files are whole."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+import lenses
+from lenses import cells, charts, registry, surface, tables, tokens
+from lenses.attribution import Claim
+from lenses.charts.style import DOWN, UP
+from lenses.mapping import mapping
+from lenses.progress import finish
+from lenses.question import ask
+from lenses.receipt import place
+from tests import tiny
+
+NASTY = (
+    "$5 or $10 _now_ **x**",
+    '"><img src=x onerror=alert(1)>',
+    "a.b",
+    "[x]",
+    "it's",
+    "a:b",
+    "\\",
+    "{{1}}",
+)
+
+
+@pytest.fixture(scope="module")
+def found():
+    decoder = tiny.decoder("llama")
+    compared = lenses.compare(decoder, tiny.PROMPT, target="w5")
+    question = ask(decoder, tiny.PROMPT, target="w5")
+    return compared, surface.look(decoder, question.trace, question.target)
+
+
+def rows(spec: dict) -> list[list[dict]]:
+    """The data of every layer, in order."""
+    return [spec["datasets"][layer["data"]["name"]] for layer in spec["layer"]]
+
+
+@pytest.mark.parametrize("name", registry.LENSES)
+def test_a_card_holds_the_lenss_own_values_at_its_own_depths(name, found):
+    compared, seen = found
+    result = next(r for r in compared.results if r.attribution.lens == name)
+    card = charts.card(compared, result, surface=seen, onset=2)
+    card.to_dict(validate=True)
+    data = rows(charts.spec(card))[0]
+    a = result.attribution
+    assert [row["depth"] for row in data] == a.depths.tolist()
+    assert [row["value"] for row in data] == a.values.tolist()
+    assert [row["name"] for row in data] == [place(d) for d in a.depths]
+    assert [row["after"] for row in data] == seen.levels[a.depths].tolist()
+    if a.claim is Claim.WITHIN:
+        assert [row["here"] for row in data] == a.positions[:, compared.target.position].tolist()
+
+
+def test_what_adds_is_blue_what_takes_away_is_orange_and_zero_is_in_the_middle(found):
+    compared, _ = found
+    result = compared.results[0]
+    spec = charts.spec(charts.card(compared, result))
+    for row in rows(spec)[0]:
+        assert row["fill"] == (UP if row["value"] >= 0 else DOWN)
+    low, high = spec["layer"][0]["encoding"]["y"]["scale"]["domain"]
+    assert low == -high
+    assert high >= max(abs(v) for v in result.attribution.values)
+
+
+def test_levels_before_are_those_of_the_depth_that_a_step_comes_from(found):
+    compared, seen = found
+    chosen = lenses.get("ig-lens", depths=(2,))
+    some = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, target="w5", lenses=[chosen])
+    frame = tables.depths(some, some.results[0], seen)
+    assert frame["depth"].tolist() == [2, 3]
+    assert frame["before"].tolist() == [seen.levels[0], seen.levels[2]]
+    whole = tables.depths(compared, compared.results[0], seen)
+    assert whole["value"].to_numpy() == pytest.approx(whole["after"] - whole["before"], abs=1e-12)
+
+
+@pytest.mark.parametrize("fold", [0.0, 0.2, 2.0])
+def test_the_ledger_closes_however_its_small_steps_are_put_together(fold, found):
+    compared, _ = found
+    result = compared.results[0]
+    frame = tables.ledger(result, fold)
+    steps = frame[frame["kind"].isin(["up", "down"])]
+    assert steps["change"].sum() == pytest.approx(result.attribution.end - result.attribution.start)
+    assert steps["low"].iloc[0] == result.attribution.start
+    assert steps["high"].iloc[-1] == pytest.approx(result.attribution.end, abs=1e-12)
+    assert (steps["low"].iloc[1:].to_numpy() == steps["high"].iloc[:-1].to_numpy()).all()
+    assert len(steps) == 3 if fold == 0 else len(steps) <= 3
+    charts.ledger(result, fold=fold).to_dict(validate=True)
+
+
+def test_the_constant_of_dla_stands_in_the_ledger_too():
+    compared = lenses.compare(tiny.decoder("phi"), tiny.PROMPT, target="w5", lenses=["dla"])
+    (result,) = compared.results
+    frame = tables.ledger(result)
+    assert frame["high"].iloc[-2] == pytest.approx(result.attribution.end, rel=1e-5)
+    assert "const." in frame["label"].tolist()
+
+
+def test_agreement_is_spearmans_own(found):
+    from scipy.stats import spearmanr
+
+    compared, _ = found
+    frame, wide = tables.agreement(compared), tables.wide(compared).drop(index=0)
+    for one in frame:
+        for other in frame:
+            assert frame.loc[one, other] == pytest.approx(spearmanr(wide[one], wide[other]).statistic)
+    charts.agreement(compared).to_dict(validate=True)
+
+
+@pytest.fixture(scope="module")
+def mapped():
+    decoder = tiny.decoder("gpt2")
+    prompt = tokens.encode(decoder.tokenizer, "w3 w3 w9 w3")
+    return finish(mapping(decoder, prompt, registry.get("ig-lens"), answer=2, top=5))
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_a_map_keeps_every_stride_th_depth_from_the_last_down(stride, mapped):
+    frame = cells.cells(mapped, stride)
+    assert sorted(set(frame["depth"])) == list(range(3, 0, -stride))[::-1]
+    assert len(frame) == len(mapped.columns) * len(set(frame["depth"]))
+    for row in frame.itertuples():
+        column = mapped.columns[row.position]
+        assert row.value == column.attribution.values[list(column.attribution.depths).index(row.depth)]
+
+
+def test_tokens_that_look_alike_have_cells_of_their_own(mapped):
+    spec = charts.spec(charts.heat(mapped, chosen=1))
+    data = next(rows for rows in spec["datasets"].values() if "depth" in rows[0])
+    assert {(row["position"], row["token"]) for row in data} >= {(0, "w3"), (1, "w3"), (3, "w3")}
+    charts.heat(mapped, flipped=True).to_dict(validate=True)
+
+
+def test_cells_below_the_threshold_are_blank_and_the_others_untouched(mapped):
+    whole, some = cells.cells(mapped), cells.cells(mapped, threshold=0.01)
+    small = whole["value"].abs() < 0.01
+    assert small.any()
+    assert some["value"].isna().equals(small)
+    assert some.loc[~small, "value"].equals(whole.loc[~small, "value"])
+
+
+def test_who_lost_most_is_the_largest_fall_among_the_likeliest(mapped):
+    frame = cells.cells(mapped)
+    for row in frame.itertuples():
+        seen = mapped.columns[row.position].surface
+        before = {r.id: r.probability for r in seen.top[row.depth - 1]}
+        after = {r.id: r.probability for r in seen.top[row.depth]}
+        most = max(p - after.get(id, 0.0) for id, p in before.items())
+        told = re.search(r"−([0-9.]+) points", row.lost)
+        assert (float(told[1]) if told else 0.0) == pytest.approx(100 * max(most, 0), abs=0.051)
+
+
+def test_more_than_5000_cells_are_drawn_whole():
+    decoder = tiny.decoder("mamba")
+    prompt = tokens.encode(decoder.tokenizer, "w3 w17 " * 900)
+    found = finish(mapping(decoder, prompt, registry.get("ig-lens")))
+    spec = charts.spec(charts.heat(found))
+    assert max(len(rows) for rows in spec["datasets"].values()) == 3 * 1800
+
+
+@pytest.mark.parametrize("text", NASTY)
+def test_a_users_text_is_data_and_never_a_field_or_a_formula(text, found):
+    compared, seen = found
+    from dataclasses import replace
+
+    token = replace(compared.prompt.tokens[0], text=text)
+    changed = replace(
+        compared, prompt=replace(compared.prompt, text=text, tokens=(token,) * 6), target_text=text
+    )
+    for chart in (
+        *(charts.card(changed, result, surface=seen, onset=1) for result in changed.results),
+        charts.ledger(changed.results[0]),
+        charts.agreement(changed),
+    ):
+        spec = charts.spec(chart)
+        spec.pop("datasets")
+        assert json.dumps(text) not in json.dumps(spec)
+
+
+@pytest.mark.parametrize("format", ["png", "svg"])
+@pytest.mark.parametrize("text", NASTY)
+def test_a_picture_is_whole_and_shows_its_title_as_it_is(format, text, found):
+    from io import BytesIO
+    from xml.etree import ElementTree
+
+    from PIL import Image
+
+    compared, _ = found
+    data = charts.save(charts.card(compared, compared.results[0]), format, title=text)
+    if format == "png":
+        assert Image.open(BytesIO(data)).size[0] > charts.WIDTH
+    else:
+        shown = [element.text for element in ElementTree.fromstring(data).iter() if element.text]
+        assert text in shown
+
+
+def test_a_number_that_does_not_exist_is_a_gap_and_not_a_zero(found):
+    compared, _ = found
+    result = compared.results[1]
+    result.attribution.values[1], kept = np.nan, result.attribution.values[1]
+    try:
+        data = rows(charts.spec(charts.card(compared, result)))[0]
+    finally:
+        result.attribution.values[1] = kept
+    assert data[1]["value"] is None
