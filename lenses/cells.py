@@ -23,7 +23,7 @@ def cells(found: DepthMap, stride: int = 1, threshold: float = 0.0) -> pd.DataFr
     `value` (blank where it is smaller than `threshold`); where the map holds what was likeliest, also
     `top_before`, `top_after` and `lost`.
     """
-    kept = found.depths[::-1][::stride][::-1]
+    kept = found.depths[::-1][::stride][::-1].tolist()
     frames = [_column(found, column, kept) for column in found.columns]
     frame = pd.concat(frames, ignore_index=True)
     frame.loc[frame["value"].abs() < threshold, "value"] = np.nan
@@ -37,18 +37,18 @@ def captions(found: DepthMap) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["position", "token", "next", "probability", "written"])
 
 
-def _column(found: DepthMap, column: Column, kept: np.ndarray) -> pd.DataFrame:
+def _column(found: DepthMap, column: Column, kept: list[int]) -> pd.DataFrame:
     position, token, following, probability = _names(found, column)
-    values = dict(zip(column.attribution.depths, column.attribution.values, strict=True))
+    values = dict(zip(column.attribution.depths.tolist(), column.attribution.values, strict=True))
     frame = pd.DataFrame(
         {"depth": kept, "name": [place(d) for d in kept], "value": [values[d] for d in kept]}
     )
     frame = frame.assign(position=position, token=token, next=following, probability=probability)
     if (seen := column.surface) is not None:
-        came = [max(0, int(d) - 1) for d in kept]
+        came = [max(0, d - 1) for d in kept]
         frame["top_before"] = [listed(seen.top[d]) for d in came]
         frame["top_after"] = [listed(seen.top[d]) for d in kept]
-        frame["lost"] = [_lost(seen, a, int(b)) for a, b in zip(came, kept, strict=True)]
+        frame["lost"] = [_lost(seen, a, b) for a, b in zip(came, kept, strict=True)]
     return frame
 
 

@@ -35,7 +35,8 @@ def depths(comparison: Comparison, result: Result, surface: Surface | None = Non
     step comes from and at its own) and `top_before`, `top_after`.
     """
     a = result.attribution
-    frame = pd.DataFrame({"depth": a.depths, "name": [place(d) for d in a.depths], "value": a.values})
+    names = [place(depth) for depth in a.depths.tolist()]
+    frame = pd.DataFrame({"depth": a.depths, "name": names, "value": a.values})
     if a.positions is not None:
         frame["here"] = a.positions[:, comparison.target.position]
     if surface is not None:
@@ -62,7 +63,7 @@ def ledger(result: Result, fold: float = 0.0) -> pd.DataFrame:
         level += a.constant
     for group in _groups(np.abs(a.values) < least):
         change = float(a.values[group].sum())
-        first, last = a.depths[group[0]], a.depths[group[-1]]
+        first, last = int(a.depths[group[0]]), int(a.depths[group[-1]])
         label = str(first) if first == last else f"{first}–{last}"
         name = place(last) if first == last else f"{len(group)} small steps, depth {first} to {last}"
         rows.append((label, name, level, level + change, change, _kind(change)))
@@ -88,7 +89,7 @@ def listed(top: tuple[Ranked, ...]) -> str:
 
 def _came_from(result: Result) -> list[int | None]:
     """For each depth, the one that its step comes from; None where there is nothing before it."""
-    shown = list(result.attribution.depths)
+    shown = result.attribution.depths.tolist()
     if result.attribution.claim is Claim.ACROSS:
         return [(shown[k - 1] if k else 0) if d else None for k, d in enumerate(shown)]
     return [int(d) - 1 if d else None for d in shown]

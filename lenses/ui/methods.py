@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from lenses.lens import Lens, fields
+from lenses.lens import fields
 from lenses.registry import CLAIMS, LENSES
 from lenses.ui.text import badge, escaped, small
 
@@ -32,15 +32,16 @@ def page() -> None:
         "block (the embedding), depth d what block d − 1 hands on, and the last depth what the final norm "
         "and head read."
     )
-    for lens in LENSES.values():
-        with st.container(border=True, key=f"method-{lens.name}"):
-            _method(lens)
+    for name in LENSES:
+        with st.container(border=True, key=f"method-{name}"):
+            _method(name)
     st.subheader("What IG-Lens is, and is not", anchor=False)
     st.write(HONEST)
     _example()
 
 
-def _method(lens: type[Lens]) -> None:
+def _method(name: str) -> None:
+    lens = LENSES[name]
     card = lens.card
     st.html(
         f'<div class="ll-title"><span>{escaped(lens.title)}</span>'

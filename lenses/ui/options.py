@@ -29,7 +29,7 @@ def controls(names: Iterable[str], live: bool, columns: Sequence[Any] = ()) -> N
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown):
         with columns[k % len(columns)]:
-            _widget(LENSES[name], f)
+            _widget(name, f)
 
 
 def chosen(names: Iterable[str]) -> tuple[Lens, ...]:
@@ -84,12 +84,12 @@ def _values(name: str) -> dict[str, Any]:
     return values
 
 
-def _widget(lens: type[Lens], f: dataclasses.Field[Any]) -> None:
-    kind = get_type_hints(lens)[f.name]
+def _widget(name: str, f: dataclasses.Field[Any]) -> None:
+    kind = get_type_hints(LENSES[name])[f.name]
     kinds = (kind, *get_args(kind))
     choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
-    title = f"{lens.title}: {f.name.replace('_', ' ')}"
-    common: dict[str, Any] = dict(key=key(lens.name, f.name), help=_help(f), persist_state="session")
+    title = f"{LENSES[name].title}: {f.name.replace('_', ' ')}"
+    common: dict[str, Any] = dict(key=key(name, f.name), help=_help(f), persist_state="session")
     if choices or bool in kinds or int in kinds or float in kinds:
         st.session_state.setdefault(common["key"], f.default)
     else:

@@ -94,8 +94,9 @@ def _choose() -> None:
     fixed, now = settings(), st.session_state["model"]
     with st.expander("Choose another model"):
         offered = list(fixed.offered)
-        if now.name not in offered and not fixed.models:
-            offered.insert(0, now.name)
+        for typed in (now.name, st.session_state.get("model_name")):
+            if typed and typed not in offered and not fixed.models:
+                offered.insert(0, typed)
         name = st.selectbox(
             "Model", offered, index=offered.index(now.name) if now.name in offered else 0,
             accept_new_options=not fixed.models, key="model_name", persist_state="session",

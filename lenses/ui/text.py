@@ -47,7 +47,9 @@ def escaped(text: str) -> str:
 
 def label(text: str) -> str:
     """The text inside a widget's label or an option, which Streamlit reads as Markdown."""
-    shown = visible(text).replace("\u200b", "⟨U+200B⟩") or "(empty)"
+    shown = visible(text)
+    if not shown:
+        return "(empty)"
     if ":material" in shown:  # Streamlit rewrites this name even inside code
         return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", shown)
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))

@@ -40,7 +40,8 @@ def found():
 
 def rows(spec: dict) -> list[list[dict]]:
     """The data of every layer, in order."""
-    return [spec["datasets"][layer["data"]["name"]] for layer in spec["layer"]]
+    sources = [layer.get("data", spec.get("data")) for layer in spec["layer"]]
+    return [spec["datasets"][source["name"]] for source in sources]
 
 
 @pytest.mark.parametrize("name", registry.LENSES)
@@ -53,7 +54,7 @@ def test_a_card_holds_the_lenss_own_values_at_its_own_depths(name, found):
     a = result.attribution
     assert [row["depth"] for row in data] == a.depths.tolist()
     assert [row["value"] for row in data] == a.values.tolist()
-    assert [row["name"] for row in data] == [place(d) for d in a.depths]
+    assert [row["name"] for row in data] == [place(d) for d in a.depths.tolist()]
     assert [row["after"] for row in data] == seen.levels[a.depths].tolist()
     if a.claim is Claim.WITHIN:
         assert [row["here"] for row in data] == a.positions[:, compared.target.position].tolist()

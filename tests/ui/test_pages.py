@@ -1,0 +1,403 @@
+"""Every page and every error state, without a browser, on tiny models and the default one."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+from streamlit.testing.v1 import AppTest
+
+import lenses
+from lenses import registry
+from lenses.ui import models, options
+from lenses.ui.answers import jobs
+from lenses.ui.text import label
+from tests import tiny
+
+HOME = Path(__file__).parent.parent.parent
+SOON = 120.0
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(tiny.save("gpt2", tmp_path_factory.mktemp("models") / "gpt2"))
+
+
+def app(page: str = "compare", **query: str) -> AppTest:
+    """A page as its own script, with the address that it was opened by."""
+    calls = {"compare": "compare.page(assets)", "map": "map.page()", "methods": "methods.page()"}
+    script = (
+        "from pathlib import Path\nimport streamlit as st\n"
+        "from lenses.ui import compare, map, methods, shell\n"
+        f"assets = Path({str(HOME / 'assets')!r})\nshell.begin(assets)\n{calls[page]}\n"
+        "st.session_state['painted'] = True\n"
+    )
+    at = AppTest.from_string(script, default_timeout=60)
+    for name, value in query.items():
+        at.query_params[name.replace("__", ".")] = value
+    return at
+
+
+def settle(at: AppTest) -> AppTest:
+    """Run until nothing is loading or being computed."""
+    before = None
+    for _ in range(12):
+        at.run()
+        assert not at.exception, at.exception[0].value
+        assert models.loader().idle(SOON)
+        assert jobs().idle(SOON)
+        now = [element.proto.body for element in at.html]
+        if now == before:
+            return at
+        before = now
+    raise AssertionError("the page never came to rest")
+
+
+def opened(folder: str, page: str = "compare", **query: str) -> AppTest:
+    return settle(app(page, **{"model": folder, "prompt": tiny.PROMPT, **query}))
+
+
+def texts(at: AppTest) -> str:
+    """Everything that stands on the page as HTML, as a reader sees it."""
+    return html.unescape(re.sub("<[^>]+>", " ", " ".join(element.proto.body for element in at.html)))
+
+
+def headline(at: AppTest) -> str:
+    (found,) = [e.proto.body for e in at.html if 'class="ll-headline"' in e.proto.body]
+    return html.unescape(re.sub("<[^>]+>", "", found))
+
+
+def verdicts(at: AppTest) -> list[str]:
+    return re.findall(r'll-badge"[^>]*>([^<]+)<', " ".join(e.proto.body for e in at.html))
+
+
+@pytest.fixture
+def downloads(monkeypatch):
+    """What each download button of the last run hands out, by its label."""
+    found: dict[str, bytes] = {}
+
+    def record(self, label, data, **options):
+        found[label] = data() if callable(data) else data
+
+    monkeypatch.setattr(DeltaGenerator, "download_button", record)
+    return found
+
+
+def charts(at: AppTest) -> list[str]:
+    """The charts without their data, which `rows` gives."""
+    return [element.proto.spec for element in at.get("vega_lite_chart")]
+
+
+def rows(at: AppTest, chart: int, field: str = "value") -> pd.DataFrame:
+    """The data of a chart: the first of its tables that has the field."""
+    tables = [
+        pa.ipc.open_stream(d.data.data).read_pandas() for d in at.get("vega_lite_chart")[chart].proto.datasets
+    ]
+    return next(table for table in tables if field in table)
+
+
+# The first page
+
+
+def test_the_first_run_shows_the_example_and_imports_no_torch():
+    import subprocess
+    import sys
+
+    code = (
+        "from streamlit.testing.v1 import AppTest; import sys\n"
+        f"at = AppTest.from_file({str(HOME / 'app.py')!r}, default_timeout=60).run()\n"
+        "assert not at.exception, at.exception[0].value\n"
+        "assert any('precomputed example' in e.proto.body for e in at.html)\n"
+        "assert len(at.get('vega_lite_chart')) == 5\n"
+        "sys.exit(bool({'torch', 'transformers', 'captum', 'altair'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=HOME).returncode == 0
+
+
+@pytest.mark.real
+def test_the_example_is_what_the_default_model_says(smol):
+    from tests.make_example import PLACE, example
+
+    kept, made = json.loads(PLACE.read_text(encoding="utf-8")), example(smol)
+    for old, new in zip(kept["comparison"]["lenses"], made["comparison"]["lenses"], strict=True):
+        # Another machine's matrix products differ in their last bits, which integrals make larger.
+        assert old["values"] == pytest.approx(new["values"], abs=2e-3 * max(map(abs, new["values"])))
+        for part in ("name", "title", "unit", "claim", "options", "depths"):
+            assert old[part] == new[part]
+    for name, chart in kept["charts"].items():
+        assert shape(chart) == shape(made["charts"][name])
+
+
+def shape(chart: dict) -> str:
+    """A chart without its numbers, so that only what draws it is compared."""
+    plain = {k: v for k, v in chart.items() if k not in ("datasets",)}
+    return re.sub(r"data-[0-9a-f]+|-?\d+\.\d+(e-?\d+)?", "#", json.dumps(plain, sort_keys=True))
+
+
+def test_a_comparison_shows_each_lens_with_its_receipt_in_words(folder, fresh):
+    at = opened(folder)
+    compared = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT)
+    assert f"{100 * compared.probability:.1f} %" in headline(at)
+    assert len(verdicts(at)) == len(registry.LENSES)
+    assert verdicts(at)[:3] == ["adds up exactly", "no claim to check", "adds up exactly"]
+    for lens in registry.LENSES.values():
+        assert lens.title in texts(at)
+        assert lens.card.adds_up in texts(at)
+    # A card each, the ledger and the agreement.
+    assert len(charts(at)) == len(registry.LENSES) + 2
+
+
+def test_the_json_to_download_is_the_librarys_own_object(folder, fresh, downloads):
+    opened(folder, target="w5")
+    made = json.loads(downloads["Comparison as JSON"])
+    own = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT, target="w5").to_dict()
+    assert [entry["values"] for entry in made["lenses"]] == [
+        pytest.approx(entry["values"], abs=1e-6) for entry in own["lenses"]
+    ]
+    assert made["target"] == {**own["target"], "probability": pytest.approx(own["target"]["probability"])}
+    assert made["tokens"] == own["tokens"]
+
+
+def test_the_table_to_download_follows_the_target(folder, fresh, downloads):
+    at = opened(folder)
+    before = downloads["Table as CSV"]
+    at.text_input(key="typed").set_value("w9")
+    settle(at)
+    after = downloads["Table as CSV"]
+    assert before != after
+    assert after.decode("utf-8-sig").startswith(
+        "depth,which is,IG-Lens (probability),Logit lens (probability)"
+    )
+    own = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT, target="w9")
+    level = float(after.decode("utf-8-sig").splitlines()[-1].split(",")[3])
+    assert level == pytest.approx(own.probability, abs=1e-6)
+
+
+def test_a_run_with_nothing_changed_builds_and_computes_nothing(folder, fresh, monkeypatch):
+    at = opened(folder)
+    made = []
+    monkeypatch.setattr(lenses.ui.drawing.jobs().results, "put", lambda *given: made.append(given[0]))
+    at.run()
+    assert made == []
+
+
+def test_picking_a_word_changes_the_headline_and_typing_one_takes_its_place(folder, fresh):
+    at = opened(folder)
+    first = headline(at)
+    likely = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT).target.token
+    at.session_state["picked"] = next(i for i in range(64) if i != likely)
+    settle(at)
+    assert headline(at) != first
+    at.text_input(key="typed").set_value("w9")
+    settle(at)
+    assert "‘w9’" in headline(at)
+    assert "read as one token:" in texts(at)
+
+
+def test_another_prompt_starts_again_from_its_own_likeliest_word(folder, fresh):
+    at = opened(folder, target_id="9")
+    assert "‘w9’" in headline(at)
+    at.text_area(key="prompt").set_value("w3 w4")
+    settle(at)
+    own = lenses.compare(tiny.decoder("gpt2"), "w3 w4")
+    assert f"‘{own.target_text}’" in headline(at)
+
+
+def test_live_options_and_the_position_change_the_answer_at_once(folder, fresh):
+    at = opened(folder, lenses="ig-lens")
+    at.text_input(key="ig-lens.depths").set_value("1")
+    settle(at)
+    assert rows(at, 0)["depth"].tolist() == [1, 3]
+    at.selectbox(key="position").set_value(2)
+    settle(at)
+    own = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT, position=2, lenses=["ig-lens"])
+    assert f"{100 * own.probability:.1f} %" in headline(at)
+
+
+def test_every_option_of_every_lens_has_its_control(folder, fresh):
+    at = opened(folder)
+    keys = {
+        options.key(name, f.name) for name, lens in registry.LENSES.items() for f in lenses.lens.fields(lens)
+    }
+    shown = {w.key for kind in ("selectbox", "number_input", "text_input", "toggle") for w in at.get(kind)}
+    assert keys <= shown
+
+
+def test_a_lens_that_is_added_to_the_registry_is_on_every_page(folder, fresh, monkeypatch):
+    from tests.ui.throwaway import Throwaway
+
+    monkeypatch.setitem(registry.LENSES, Throwaway.name, Throwaway)
+    at = opened(folder)
+    assert Throwaway.title in texts(at)
+    assert Throwaway.card.adds_up in texts(at)
+    at.number_input(key="throwaway.times").set_value(3)
+    settle(at)
+    assert rows(at, len(registry.LENSES) - 1)["value"].tolist() == [3.0, 3.0]
+    methods = app("methods").run()
+    assert not methods.exception
+    assert Throwaway.title in texts(methods)
+    assert any("throwaway" in element.value for element in methods.latex)
+
+
+# What goes wrong
+
+
+WRONG = [
+    (dict(prompt=""), "the prompt is empty: the model starts from [BOS] alone"),
+    (dict(prompt="w3 " * 40), "the prompt has 40 tokens and the model has places for 32"),
+    (
+        dict(target="zzz"),
+        "'zzz' is not in this model's vocabulary; until then, the model's likeliest",
+    ),
+    (dict(target_id="640"), "the target id 640 is outside this vocabulary of 64 tokens"),
+    (dict(chat="1"), "this model has no chat template"),
+    (dict(lenses=""), "choose at least one method above"),
+    (dict(lenses="ig-lens,no-such"), "there is no lens 'no-such'; it is left out"),
+    (dict(position="x"), "position must be a whole number, not 'x'; it is left out"),
+    (dict(**{"ig-lens__depths": "1,b"}), "ig-lens: depths can't be '1,b'; it is left out"),
+    (dict(**{"ig-lens__depths": "1,9"}), "ig-lens: depth 9 is outside 0…3 of this model"),
+    (dict(**{"layer-ig__steps": "0"}), "layer-ig: steps must be a whole number of at least 1, not 0"),
+    (dict(**{"ig-lens__baseline": "middle"}), "baseline must be one of embedding, mean, zero, not 'middle'"),
+    (dict(**{"no-such__steps": "1"}), "there is no option 'no-such.steps'"),
+    (dict(model="/no/such/folder"), "there is no model folder at /no/such/folder"),
+]
+
+
+@pytest.mark.parametrize(("query", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
+def test_what_is_wrong_is_one_sentence_in_its_place_and_the_page_stays(query, said, folder, fresh):
+    at = opened(folder, **query)
+    assert said in texts(at)
+    assert at.text_area(key="prompt")
+    assert [b for b in at.button if b.proto.label == "Run"]
+
+
+def test_a_model_that_fails_to_load_leaves_the_old_one_in_use(folder, fresh):
+    at = opened(folder)
+    before = headline(at)
+    at.session_state["model"] = models.choice_of("/no/such/folder")
+    settle(at)
+    assert "there is no model folder at /no/such/folder" in texts(at)
+    assert headline(at) == before
+    assert "gpt2 is loaded" in texts(at)
+
+
+def test_the_host_can_limit_the_prompt_and_the_models(folder, fresh, monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_TOKENS", "4")
+    assert "the prompt has 6 tokens and this page takes 4: leave out 2" in texts(opened(folder))
+    monkeypatch.setenv("LENSES_MODELS", "gpt2")
+    st.cache_resource.clear()
+    at = opened(folder)
+    assert "this page loads only gpt2: choose one of them" in texts(at)
+    assert at.selectbox(key="model_name").options == ["gpt2"]
+
+
+def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_TOKENS", "many")
+    at = app().run()
+    assert not at.exception
+    assert "LENSES_MAX_TOKENS must be a whole number of at least 1, not 'many'" in texts(at)
+
+
+def test_a_lens_that_can_be_done_without_is_and_comes_back_when_wanted(folder, fresh):
+    at = opened(folder)
+    st.cache_resource.clear()  # everything has to be made again
+    at.session_state["stopped"] = _Everything()
+    settle(at)
+    assert texts(at).count("You chose to do without this one.") == 2
+    at.session_state["stopped"] = frozenset()
+    settle(at)
+    assert "You chose to do without" not in texts(at)
+
+
+class _Everything(frozenset):
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+# The address
+
+
+def test_an_address_opens_the_same_page_again(folder, fresh):
+    query = dict(target="w9", position="3", lenses="ig-lens,conductance", **{"conductance.steps": "7"})
+    first = opened(folder, **{k.replace(".", "__"): v for k, v in query.items()})
+    left = dict(first.query_params)
+    assert {k: v for k, v in left.items() if k in query} == query
+    again = settle(app(**{k.replace(".", "__"): v for k, v in left.items()}))
+    assert headline(again) == headline(first)
+    assert charts(again) == charts(first)
+
+
+# The other pages
+
+
+def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_them(folder, fresh):
+    at = opened(folder, "map", answer="2")
+    assert len(charts(at)) == 1
+    assert len(rows(at, 0)) == 3 * (len(tiny.IDS) + 1)
+    assert "click a cell or a token" in texts(at)
+    at.session_state["map_position"], at.session_state["start_target"] = 6, 9
+    settle(at)
+    assert "‘w9’" in headline(at)
+    assert len(charts(at)) == 1 + len(registry.LENSES) + 2
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        (dict(prompt="w3 " * 40), "the prompt has 40 tokens and the model has places for 32"),
+        (dict(answer="30"), "the model has places for 32"),
+        (dict(map="no-such"), "there is no lens 'no-such' to map"),
+        (dict(model="/no/such/folder"), "there is no model folder at"),
+    ],
+)
+def test_what_is_wrong_with_a_map_is_one_sentence_too(query, said, folder, fresh):
+    at = opened(folder, "map", **query)
+    assert said in texts(at)
+    assert at.text_area(key="prompt")
+
+
+def test_the_methods_page_says_of_every_lens_what_it_claims_and_why():
+    at = app("methods").run()
+    assert not at.exception
+    assert [element.value for element in at.latex] == [
+        f"$$\n{lens.card.formula}\n$$" for lens in registry.LENSES.values()
+    ]
+    for lens in registry.LENSES.values():
+        for part in (lens.title, lens.source, lens.card.adds_up, lens.card.caveats, lens.card.cost):
+            assert part in texts(at)
+    assert any("first difference of the logit lens" in m.value for m in at.markdown)
+
+
+# Text is text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a", "`a`"),
+        (" a`b", "``␣a`b``"),
+        ("`", "`` ` ``"),
+        ("$5 **x** :smile:", "`$5 **x** :smile:`"),
+        ("", "(empty)"),
+        ("\n", "`⏎`"),
+        (":material/home:", "\\:material\\/home\\:"),
+    ],
+)
+def test_a_label_fences_what_markdown_would_read(text, shown):
+    assert label(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text", ["$5 or $10 _now_ **x**", '"><img src=x onerror=alert(1)>', "a.b", "[x]", "it's"]
+)
+def test_a_prompt_is_escaped_wherever_it_stands(text, folder, fresh):
+    at = opened(folder, prompt=f"w3 {text}")
+    assert "<img" not in " ".join(element.proto.body for element in at.html)
+    assert text in headline(at)
