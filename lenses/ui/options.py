@@ -71,6 +71,9 @@ def value_of(lens: str, option: str, text: str) -> Any:
                 return number(text)
     except (ValueError, KeyError):
         raise BadOption(f"{lens}: {option} can't be {text!r}") from None
+    choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
+    if choices and text not in choices:
+        raise BadOption(f"{lens}: {option} must be one of {', '.join(choices)}, not {text!r}")
     return text
 
 

@@ -64,6 +64,12 @@ def opened(folder: str, page: str = "compare", **query: str) -> AppTest:
     return settle(app(page, **{"model": folder, "prompt": tiny.PROMPT, **query}))
 
 
+def submit(at: AppTest) -> AppTest:
+    """Press Run, which is what makes the form's values count."""
+    next(button for button in at.button if button.proto.label == "Run").click()
+    return settle(at)
+
+
 def texts(at: AppTest) -> str:
     """Everything that stands on the page as HTML, as a reader sees it."""
     return html.unescape(re.sub("<[^>]+>", " ", " ".join(element.proto.body for element in at.html)))
@@ -141,7 +147,7 @@ def shape(chart: dict) -> str:
     return re.sub(r"data-[0-9a-f]+|-?\d+\.\d+(e-?\d+)?", "#", json.dumps(plain, sort_keys=True))
 
 
-def test_a_comparison_shows_each_lens_with_its_receipt_in_words(folder, fresh):
+def test_a_comparison_shows_each_lens_with_its_receipt_in_words(folder):
     at = opened(folder)
     compared = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT)
     assert f"{100 * compared.probability:.1f} %" in headline(at)
@@ -154,7 +160,7 @@ def test_a_comparison_shows_each_lens_with_its_receipt_in_words(folder, fresh):
     assert len(charts(at)) == len(registry.LENSES) + 2
 
 
-def test_the_json_to_download_is_the_librarys_own_object(folder, fresh, downloads):
+def test_the_json_to_download_is_the_librarys_own_object(folder, downloads):
     opened(folder, target="w5")
     made = json.loads(downloads["Comparison as JSON"])
     own = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT, target="w5").to_dict()
@@ -165,7 +171,7 @@ def test_the_json_to_download_is_the_librarys_own_object(folder, fresh, download
     assert made["tokens"] == own["tokens"]
 
 
-def test_the_table_to_download_follows_the_target(folder, fresh, downloads):
+def test_the_table_to_download_follows_the_target(folder, downloads):
     at = opened(folder)
     before = downloads["Table as CSV"]
     at.text_input(key="typed").set_value("w9")
@@ -188,7 +194,7 @@ def test_a_run_with_nothing_changed_builds_and_computes_nothing(folder, fresh, m
     assert made == []
 
 
-def test_picking_a_word_changes_the_headline_and_typing_one_takes_its_place(folder, fresh):
+def test_picking_a_word_changes_the_headline_and_typing_one_takes_its_place(folder):
     at = opened(folder)
     first = headline(at)
     likely = lenses.compare(tiny.decoder("gpt2"), tiny.PROMPT).target.token
@@ -201,16 +207,16 @@ def test_picking_a_word_changes_the_headline_and_typing_one_takes_its_place(fold
     assert "read as one token:" in texts(at)
 
 
-def test_another_prompt_starts_again_from_its_own_likeliest_word(folder, fresh):
+def test_another_prompt_starts_again_from_its_own_likeliest_word(folder):
     at = opened(folder, target_id="9")
     assert "‘w9’" in headline(at)
     at.text_area(key="prompt").set_value("w3 w4")
-    settle(at)
+    submit(at)
     own = lenses.compare(tiny.decoder("gpt2"), "w3 w4")
     assert f"‘{own.target_text}’" in headline(at)
 
 
-def test_live_options_and_the_position_change_the_answer_at_once(folder, fresh):
+def test_live_options_and_the_position_change_the_answer_at_once(folder):
     at = opened(folder, lenses="ig-lens")
     at.text_input(key="ig-lens.depths").set_value("1")
     settle(at)
@@ -221,7 +227,7 @@ def test_live_options_and_the_position_change_the_answer_at_once(folder, fresh):
     assert f"{100 * own.probability:.1f} %" in headline(at)
 
 
-def test_every_option_of_every_lens_has_its_control(folder, fresh):
+def test_every_option_of_every_lens_has_its_control(folder):
     at = opened(folder)
     keys = {
         options.key(name, f.name) for name, lens in registry.LENSES.items() for f in lenses.lens.fields(lens)
@@ -238,7 +244,7 @@ def test_a_lens_that_is_added_to_the_registry_is_on_every_page(folder, fresh, mo
     assert Throwaway.title in texts(at)
     assert Throwaway.card.adds_up in texts(at)
     at.number_input(key="throwaway.times").set_value(3)
-    settle(at)
+    submit(at)
     assert rows(at, len(registry.LENSES) - 1)["value"].tolist() == [3.0, 3.0]
     methods = app("methods").run()
     assert not methods.exception
@@ -271,7 +277,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("query", "said"), WRONG, ids=[row[1][:40] for row in WRONG])
-def test_what_is_wrong_is_one_sentence_in_its_place_and_the_page_stays(query, said, folder, fresh):
+def test_what_is_wrong_is_one_sentence_in_its_place_and_the_page_stays(query, said, folder):
     at = opened(folder, **query)
     assert said in texts(at)
     assert at.text_area(key="prompt")
@@ -324,7 +330,7 @@ class _Everything(frozenset):
 # The address
 
 
-def test_an_address_opens_the_same_page_again(folder, fresh):
+def test_an_address_opens_the_same_page_again(folder):
     query = dict(target="w9", position="3", lenses="ig-lens,conductance", **{"conductance.steps": "7"})
     first = opened(folder, **{k.replace(".", "__"): v for k, v in query.items()})
     left = dict(first.query_params)
@@ -337,7 +343,7 @@ def test_an_address_opens_the_same_page_again(folder, fresh):
 # The other pages
 
 
-def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_them(folder, fresh):
+def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_them(folder):
     at = opened(folder, "map", answer="2")
     assert len(charts(at)) == 1
     assert len(rows(at, 0)) == 3 * (len(tiny.IDS) + 1)
@@ -357,7 +363,7 @@ def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_the
         (dict(model="/no/such/folder"), "there is no model folder at"),
     ],
 )
-def test_what_is_wrong_with_a_map_is_one_sentence_too(query, said, folder, fresh):
+def test_what_is_wrong_with_a_map_is_one_sentence_too(query, said, folder):
     at = opened(folder, "map", **query)
     assert said in texts(at)
     assert at.text_area(key="prompt")
@@ -397,7 +403,7 @@ def test_a_label_fences_what_markdown_would_read(text, shown):
 @pytest.mark.parametrize(
     "text", ["$5 or $10 _now_ **x**", '"><img src=x onerror=alert(1)>', "a.b", "[x]", "it's"]
 )
-def test_a_prompt_is_escaped_wherever_it_stands(text, folder, fresh):
+def test_a_prompt_is_escaped_wherever_it_stands(text, folder):
     at = opened(folder, prompt=f"w3 {text}")
     assert "<img" not in " ".join(element.proto.body for element in at.html)
     assert text in headline(at)
