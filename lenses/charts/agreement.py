@@ -40,7 +40,7 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
         alt.layer(
             base.mark_rect(stroke="#80808040").encode(color=alt.Color("rank:Q", scale=scale, legend=None)),
             base.mark_text(fontSize=12).encode(
-                text="shown:N", color=alt.Color("ink:N", scale=None, legend=None)
+                text=alt.Text("shown:N"), color=alt.Color("ink:N", scale=None, legend=None)
             ),
         )
         .resolve_scale(color="independent")

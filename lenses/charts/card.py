@@ -102,7 +102,9 @@ def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
 def _rule(at: float, dashed: bool = False) -> alt.Chart:
     dash = [4, 3] if dashed else [1, 0]
     return (
-        alt.Chart(pd.DataFrame({"value": [at]})).mark_rule(color=QUIET, strokeDash=dash).encode(y="value:Q")
+        alt.Chart(pd.DataFrame({"value": [at]}))
+        .mark_rule(color=QUIET, strokeDash=dash)
+        .encode(y=alt.Y("value:Q"))
     )
 
 
@@ -113,7 +115,7 @@ def _onset(depth: int, blocks: int, low: bool) -> list[alt.Chart]:
     word = base.mark_text(
         align="right" if right else "left", dx=-5 if right else 5, dy=-5 if low else 5, color=MARK,
         baseline="bottom" if low else "top", fontWeight="bold", fontSize=11,
-    ).encode(y=alt.value("height" if low else 0), text="word:N")  # fmt: skip
+    ).encode(y=alt.YValue("height" if low else 0), text=alt.Text("word:N"))  # fmt: skip
     return [base.mark_rule(color=MARK, strokeDash=[2, 2]), word]
 
 

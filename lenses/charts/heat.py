@@ -84,12 +84,12 @@ def _labels(tokens: pd.DataFrame, place: alt.X | alt.Y) -> alt.Chart:
     colour = alt.Color("ink:N", scale=None, legend=None)
     if isinstance(place, alt.Y):
         return base.mark_text(align="right", dx=-8, fontSize=12, cursor="pointer").encode(
-            place, x=alt.value(0), text="token:N", color=colour, tooltip=hints
+            place, x=alt.XValue(0), text=alt.Text("token:N"), color=colour, tooltip=hints
         )
     return base.mark_text(
         align="right", angle=315, baseline="middle", dx=-6, dy=8, fontSize=12, cursor="pointer"
     ).encode(
-        place, y=alt.value("height"), text="token:N", color=colour, tooltip=hints
+        place, y=alt.YValue("height"), text=alt.Text("token:N"), color=colour, tooltip=hints
     )  # fmt: skip
 
 

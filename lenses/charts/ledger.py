@@ -34,10 +34,10 @@ def ledger(result: Result, *, fold: float = 0.0, width: int | str = "container")
         alt.Tooltip("high:Q", title="Level after", format=digits(a.unit)),
     ]
     bars = alt.Chart(frame).mark_bar(minBandSize=2).encode(
-        x, y, y2="high:Q", tooltip=hints,
+        x, y, y2=alt.Y2("high"), tooltip=hints,
         color=alt.Color("kind:N", scale=KINDS, legend=None),
     )  # fmt: skip
     steps = alt.Chart(frame.iloc[:-1]).mark_rule(color=QUIET, strokeWidth=1).encode(
-        x, x2="next:N", y="high:Q"
+        x, x2=alt.X2("next"), y=alt.Y("high:Q")
     )  # fmt: skip
     return alt.layer(steps, bars).properties(height=260, width=width)

@@ -113,20 +113,23 @@ def _named(comparison: Comparison) -> Any:
     return frame
 
 
-def _pictures(answer: Answer, rule: Rule) -> dict[str, Any]:
-    onsets = answer.comparison.onsets(rule)
-    pictures = {
-        r.title: charts.card(answer.comparison, r, onset=onsets.get(r.attribution.lens), width=charts.WIDTH)
-        for r in answer.comparison.results
-    }
-    for book in _books(answer.comparison)[:1]:
-        pictures["The ledger"] = charts.ledger(book, fold=FOLD, width=charts.WIDTH)
-    pictures["Agreement"] = charts.agreement(answer.comparison, width=charts.WIDTH)
+def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
+    """Every chart of the page by its name, made when it is asked for."""
+    found, onsets = answer.comparison, answer.comparison.onsets(rule)
+
+    def card(result: Result) -> Callable[[], Any]:
+        onset = onsets.get(result.attribution.lens)
+        return lambda: charts.card(found, result, onset=onset, width=charts.WIDTH)
+
+    pictures = {result.title: card(result) for result in found.results}
+    if books := _books(found):
+        pictures["The ledger"] = lambda: charts.ledger(books[0], fold=FOLD, width=charts.WIDTH)
+    pictures["Agreement"] = lambda: charts.agreement(found, width=charts.WIDTH)
     return pictures
 
 
-def _picture(chart: Any, kind: str, title: str) -> Callable[[], bytes]:
-    return lambda: charts.save(chart, "png" if kind == "png" else "svg", title)
+def _picture(make: Callable[[], Any], kind: str, title: str) -> Callable[[], bytes]:
+    return lambda: charts.save(make(), "png" if kind == "png" else "svg", title)
 
 
 def _json(comparison: Comparison) -> bytes:
