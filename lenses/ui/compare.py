@@ -36,16 +36,18 @@ def page(assets: Path) -> None:
     answers.jobs().want(f"{picker.who()}/map", {})
     st.title("Where was this word decided?", anchor=False)
     small(INTRO)
-    link.problems()
-    controls.text_form()
+    form = st.container()
     if held is None:
-        _example(assets)
-        return
-    ask = Ask(st.session_state["prompt"], st.session_state["chat"])
-    try:
-        show(held, ask)
-    except LensesError as error:
-        message("error", str(error))
+        _example(assets)  # before the form, so that a browser draws charts while it still loads widgets
+    with form:
+        link.problems()
+        controls.text_form()
+    if held is not None:
+        try:
+            show(held, Ask(st.session_state["prompt"], st.session_state["chat"]))
+        except LensesError as error:
+            message("error", str(error))
+    picker.choose()
 
 
 def show(held: Held, ask: Ask) -> None:

@@ -13,6 +13,7 @@ from lenses.registry import LENSES
 from lenses.surface import Ranked
 from lenses.tokens import visible
 from lenses.ui import options
+from lenses.ui.picker import PAINTED
 from lenses.ui.text import chips, label, message
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ def text_form() -> None:
             )  # fmt: skip
         with right:
             st.form_submit_button("Run", type="primary", width="stretch")
+        if not st.session_state.get(PAINTED):
+            return  # nothing can be run yet, and a browser takes a second to draw what follows
         with st.expander("Options"):
             st.toggle(
                 "Chat: send the prompt through the model's chat template", key="chat", persist_state="session"

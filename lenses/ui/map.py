@@ -36,11 +36,12 @@ def page() -> None:
     _form()
     if held is None:
         message("info", "the map comes as soon as the model in the sidebar is loaded")
-        return
-    try:
-        _show(held)
-    except LensesError as error:
-        message("error", str(error))
+    else:
+        try:
+            _show(held)
+        except LensesError as error:
+            message("error", str(error))
+    picker.choose()
 
 
 def _form() -> None:

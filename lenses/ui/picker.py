@@ -17,8 +17,8 @@ from lenses.ui.text import message, small
 
 DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 BEST = "the best there is"
-EVERY = 1.5
-"""Seconds between two looks at a loading model; the first one starts it, when the page is out."""
+EVERY, FIRST = 0.5, 2.5
+"""Seconds between two looks at a loading model; the first look waits until the page is drawn."""
 PAINTED = "painted"
 """Set in a session whose first page is out: importing torch before that would hold it up by seconds."""
 
@@ -31,7 +31,7 @@ def who() -> str:
 
 
 def current() -> Held | None:
-    """The model in use; draws the sidebar, and sees to it that the chosen model is loaded."""
+    """The model in use; tells of it in the sidebar, and sees to it that the chosen one is loaded."""
     state, wanted = st.session_state, st.session_state["model"]
     with st.sidebar:
         found = models.held(wanted)
@@ -42,21 +42,22 @@ def current() -> Held | None:
         else:
             state["model_used"] = wanted
         _in_use(found)
-        _choose()
     return found
 
 
 def _coming(wanted: Choice) -> None:
     """The chosen model's progress, looked at again and again, or why it can't be had."""
 
-    @st.fragment(run_every=EVERY)
+    drawn = st.session_state.get(PAINTED, False)
+
+    @st.fragment(run_every=EVERY if drawn else FIRST)
     def watch() -> None:
         if not st.session_state.get(PAINTED):
             small(f"Loading {wanted.name} as soon as this page is drawn")
             return
         models.want(who(), wanted)
         now = models.state(wanted)
-        if isinstance(now, State):
+        if drawn and isinstance(now, State):
             progress("Loading " + wanted.name, now)
         else:
             st.rerun()
@@ -89,10 +90,12 @@ def _in_use(found: Held | None) -> None:
     )
 
 
-def _choose() -> None:
+def choose() -> None:
     """The widgets by which another model is chosen; nothing is loaded before the button is pressed."""
+    if not st.session_state.get(PAINTED):
+        return
     fixed, now = settings(), st.session_state["model"]
-    with st.expander("Choose another model"):
+    with st.sidebar, st.expander("Choose another model"):
         offered = list(fixed.offered)
         for typed in (now.name, st.session_state.get("model_name")):
             if typed and typed not in offered and not fixed.models:
