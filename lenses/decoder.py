@@ -205,9 +205,12 @@ class Decoder:
         return seen[0].reshape(len(rows), -1)
 
     @torch.no_grad()
-    def head(self, rows: Float[Tensor, "row head"]) -> Float[Tensor, "row vocabulary"]:
-        """Raw logits, before any scale or softcap: the head module's own output."""
-        return self.model.get_output_embeddings()(rows.to(self.dtype))
+    def head(self, rows: Float[Tensor, "row head"], token: int) -> Float[Tensor, " row"]:
+        """A token's raw logit, before any scale or softcap: the head module's own output."""
+        if (head := self._plain_head()) is not None:
+            bias = None if head.bias is None else head.bias[token : token + 1]
+            return nn.functional.linear(rows.to(self.dtype), head.weight[token : token + 1], bias)[:, 0]
+        return self.model.get_output_embeddings()(rows.to(self.dtype))[:, token]
 
     # How
 

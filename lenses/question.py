@@ -117,7 +117,7 @@ def aim(decoder: Decoder, reading: Reading, target: str | int | None = None) -> 
     chosen, warned = targets.choose(
         decoder.tokenizer, reading.prompt, place, reading.probabilities, target
     )  # fmt: skip
-    start = readout.level(decoder, reading.trace[0][place : place + 1], chosen.token)[0]
+    start = readout.depths(decoder, reading.trace, place, chosen.token).probability[0]
     return Question(
         reading, chosen, tokens.text_of(decoder.tokenizer, chosen.token),
         delta=float(reading.probabilities[chosen.token] - start),

@@ -19,6 +19,10 @@ from torch import Tensor
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite
 from lenses.proof import remedy
+from lenses.trace import Trace
+
+TOP = 5
+"""How many of the likeliest tokens are kept beside a level."""
 
 BUDGET = 128 << 20
 """Bytes of logits that are alive at once."""
@@ -60,6 +64,23 @@ def read(
             f"not finite{remedy(decoder.dtype)}"
         )
     return Readings(np.exp(log), log, logit, ids, np.exp(best))
+
+
+def depths(decoder: Decoder, trace: Trace, position: int, token: int) -> Readings:
+    """What every depth of one position reads, with the likeliest `TOP`; read once for each target.
+
+    Kept with the trace, so that lenses that start from the same levels share one pass. A trace that
+    was changed in place since then is read again.
+    """
+    known = trace.memo.setdefault(decoder, {})
+    key = (position, token, trace.residual.device, trace.residual._version)
+    if key not in known:
+        read_now = read(decoder, trace.residual[:, position], token, top=min(TOP, decoder.vocabulary))
+        for values in vars(read_now).values():
+            values.setflags(write=False)
+        known[key] = read_now
+    found: Readings = known[key]
+    return found
 
 
 def level(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Float[ndarray, " row"]:

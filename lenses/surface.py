@@ -51,12 +51,12 @@ def read(data: dict[str, Any]) -> Surface:
 
 
 def look(decoder: Decoder, trace: Trace, target: Target, top: int = 5) -> Surface:
-    """The target's position at every depth, as the model's own norm and head read it."""
+    """The target's position at every depth, as the model's own norm and head read it; `top` ≤ 5."""
     from lenses import readout
 
-    found = readout.read(decoder, trace.residual[:, target.position], target.token, top=top)
+    found = readout.depths(decoder, trace, target.position, target.token)
     texts = {int(id): text_of(decoder.tokenizer, int(id)) for id in np.unique(found.top)}
-    rows = zip(found.top, found.top_probability, strict=True)
+    rows = zip(found.top[:, :top], found.top_probability[:, :top], strict=True)
     return Surface(
         found.probability,
         tuple(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +17,19 @@ class Trace:
 
     ids: Int[Tensor, " position"]
     residual: Float[Tensor, "depth position width"]
+    memo: WeakKeyDictionary[Any, dict[Any, Any]] = field(
+        default_factory=WeakKeyDictionary, repr=False, compare=False
+    )
+    """What a decoder has read off this trace already (see `readout.depths`); small, and never an input."""
 
     def __getitem__(self, depth: int) -> Float[Tensor, "position width"]:
         return self.residual[depth]
 
     def to(self, device: torch.device | str) -> Trace:
         """The same trace on another device (itself where it is there already)."""
-        return Trace(self.ids.to(device), self.residual.to(device))
+        if self.residual.device == torch.device(device):
+            return self
+        return Trace(self.ids.to(device), self.residual.to(device), self.memo)
 
     @property
     def blocks(self) -> int:

@@ -108,7 +108,7 @@ def test_the_parts_of_a_logit_and_their_constant_add_up_to_it(saved, family):
 def test_parts_add_up_where_modules_add_the_residual_themselves_or_scale_what_they_add(saved, family):
     found = explained(saved(family), "dla")
     logit = saved(family).before_head(saved(family).trace(tiny.IDS)[-1][-1:])
-    logit = float(saved(family).head(logit)[0, tiny.TARGET])
+    logit = float(saved(family).head(logit, tiny.TARGET)[0])
     # Identities in float32: some tens of roundings of parts below 10.
     assert found.values.sum() + found.constant == pytest.approx(logit, abs=1e-5)
 

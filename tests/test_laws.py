@@ -106,7 +106,7 @@ def test_few_steps_of_the_gradient_estimator_are_called_not_converged():
 def test_dla_parts_and_constant_are_the_heads_raw_logit(family):
     decoder = tiny.decoder(family)
     found = attribute(family, "dla")
-    raw = decoder.head(decoder.before_head(decoder.trace(tiny.IDS)[-1][-1:]))[0, tiny.TARGET]
+    raw = decoder.head(decoder.before_head(decoder.trace(tiny.IDS)[-1][-1:]), tiny.TARGET)[0]
     assert found.end == pytest.approx(float(raw), abs=1e-6)
     assert found.values.sum() + found.constant == pytest.approx(float(raw), abs=2e-5)  # float32 norm
     assert list(found.depths) == [0, 1, 2, 3]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import lenses
-from lenses import registry, surface, tokens
+from lenses import readout, registry, surface, tokens
 from lenses.errors import BadOption
 from lenses.mapping import answered, mapping
 from lenses.progress import finish
@@ -99,3 +99,33 @@ def test_a_surface_ends_with_what_the_model_itself_finds_likeliest(family):
     assert seen.levels == pytest.approx(lens.values, abs=1e-12)
     again = surface.read(json.loads(json.dumps(seen.to_dict())))
     assert again.to_dict() == seen.to_dict()
+
+
+@pytest.mark.parametrize("family", tiny.SOME)
+def test_a_trace_that_was_changed_in_place_is_read_again(family):
+    decoder = tiny.decoder(family)
+    question = ask(decoder, tiny.PROMPT, target="w5")
+    before = readout.depths(decoder, question.trace, 5, 5).probability
+    assert readout.depths(decoder, question.trace, 5, 5).probability is before
+    question.trace.residual[1] = question.trace.residual[2]
+    after = readout.depths(decoder, question.trace, 5, 5).probability
+    assert after[1] == after[2] == before[2] != before[1]
+
+
+@pytest.mark.parametrize("family", tiny.SOME)
+def test_what_was_read_once_is_what_is_read_alone(family):
+    decoder = tiny.decoder(family)
+    trace = decoder.trace(tiny.IDS)
+    for position in (0, 3, 5):
+        for token in (5, 9):
+            alone = readout.level(decoder, trace.residual[:, position], token)
+            for _ in range(2):
+                assert (readout.depths(decoder, trace, position, token).probability == alone).all()
+
+
+def test_another_decoder_reads_the_same_trace_for_itself():
+    one, other = tiny.decoder("llama"), tiny.decoder("mixtral")
+    trace = one.trace(tiny.IDS)
+    assert (
+        readout.depths(one, trace, 5, 5).probability[1] != readout.depths(other, trace, 5, 5).probability[1]
+    )

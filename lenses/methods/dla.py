@@ -63,7 +63,7 @@ class DLA(Options):
         given, constant = _frozen(decoder, parts, states[-1])
         rows = torch.cat([given, constant[None], torch.zeros_like(constant)[None]])
         rows = torch.cat([rows.to(decoder.dtype), decoder.before_head(states[-1:])])
-        logits = decoder.head(rows)[:, target.token].double().cpu().numpy()
+        logits = decoder.head(rows, target.token).double().cpu().numpy()
         if not np.isfinite(logits).all():
             raise NonFinite(
                 f"the head's logit of token {target.token} is {logits[-1]}, which has no parts: the "

@@ -79,10 +79,13 @@ class IGLens(Options):
         from lenses import baseline, readout
 
         depths = self._depths(trace.blocks)
+        yield Progress("reading every depth")
+        levels = readout.depths(decoder, trace, target.position, target.token).probability[[0, *depths]]
         start = baseline.residual(self.baseline, trace, target.position)
-        path = torch.cat([start[None], trace.residual[list(depths), target.position]])
-        levels = readout.level(decoder, path, target.token)
+        if self.baseline != "embedding":
+            levels[0] = readout.level(decoder, start[None], target.token)[0]
         if self.slow:
+            path = torch.cat([start[None], trace.residual[list(depths), target.position]])
             values = yield from self._integrated(decoder, path, target.token)
         else:
             values = np.diff(levels)

@@ -42,7 +42,7 @@ class LogitLens(Options):
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         from lenses import readout
 
-        levels = readout.level(decoder, trace.residual[:, target.position], target.token)
+        levels = readout.depths(decoder, trace, target.position, target.token).probability.copy()
         return Attribution(
             self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(len(levels)), levels,
             start=float(levels[0]), end=float(levels[-1]),
