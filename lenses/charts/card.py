@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from lenses.surface import Surface
 
 HEIGHT = 210
+ONE = alt.Chart(alt.InlineData(values=[{}]))
+"""A single datum, for lines and words that stand at a place of their own."""
 
 
 def card(
@@ -93,7 +95,7 @@ def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
         depth_axis(blocks), y, color=FILL, tooltip=hints
     )  # fmt: skip
     part = alt.Chart(frame).mark_bar(width=alt.RelativeBandSize(0.35)).encode(
-        depth_axis(blocks), alt.Y("here:Q"), tooltip=hints,
+        alt.X("depth:O"), alt.Y("here:Q"), tooltip=hints,
         color=alt.Color("part_fill:N", scale=None, legend=None),
     )  # fmt: skip
     return [total, part, _rule(0.0), _rule(expected, dashed=True)]
@@ -101,22 +103,17 @@ def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
 
 def _rule(at: float, dashed: bool = False) -> alt.Chart:
     dash = [4, 3] if dashed else [1, 0]
-    return (
-        alt.Chart(pd.DataFrame({"value": [at]}))
-        .mark_rule(color=QUIET, strokeDash=dash)
-        .encode(y=alt.Y("value:Q"))
-    )
+    return ONE.mark_rule(color=QUIET, strokeDash=dash).encode(alt.YDatum(at))
 
 
 def _onset(depth: int, blocks: int, low: bool) -> list[alt.Chart]:
     """The onset as a line through the depth, with the word on the side where the bar is not."""
-    base = alt.Chart(pd.DataFrame({"depth": [depth], "word": ["onset"]})).encode(depth_axis(blocks))
-    right = depth > blocks / 2
-    word = base.mark_text(
+    place, right = alt.XDatum(depth, type="ordinal"), depth > blocks / 2
+    word = ONE.mark_text(
         align="right" if right else "left", dx=-5 if right else 5, dy=-5 if low else 5, color=MARK,
         baseline="bottom" if low else "top", fontWeight="bold", fontSize=11,
-    ).encode(y=alt.YValue("height" if low else 0), text=alt.Text("word:N"))  # fmt: skip
-    return [base.mark_rule(color=MARK, strokeDash=[2, 2]), word]
+    ).encode(place, alt.YValue("height" if low else 0), text=alt.TextValue("onset"))  # fmt: skip
+    return [ONE.mark_rule(color=MARK, strokeDash=[2, 2]).encode(place), word]
 
 
 def _symmetric(values: pd.Series) -> list[float]:
