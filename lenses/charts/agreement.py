@@ -36,13 +36,11 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
         ],
     )  # fmt: skip
     scale = alt.Scale(domain=[-1, 0, 1], range=[DOWN, "#f4f4f6", UP], interpolate="rgb")
-    return (
-        alt.layer(
-            base.mark_rect(stroke="#80808040").encode(color=alt.Color("rank:Q", scale=scale, legend=None)),
-            base.mark_text(fontSize=12).encode(
-                text=alt.Text("shown:N"), color=alt.Color("ink:N", scale=None, legend=None)
-            ),
-        )
-        .resolve_scale(color="independent")
-        .properties(height=alt.Step(40), width=width)
-    )
+    return alt.layer(
+        base.mark_rect(stroke="#80808040").encode(color=alt.Color("rank:Q", scale=scale, legend=None)),
+        base.mark_text(fontSize=12).encode(
+            text=alt.Text("shown:N"), color=alt.Color("ink:N", scale=None, legend=None)
+        ),
+        resolve=alt.Resolve(scale=alt.ScaleResolveMap(color="independent")),
+        height=alt.Step(40), width=width,
+    )  # fmt: skip

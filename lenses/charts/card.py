@@ -42,7 +42,7 @@ def card(
     if onset is not None:
         at = frame.loc[frame["depth"] == onset, "value"]
         layers += _onset(onset, blocks, low=bool((at >= 0).all()))
-    return alt.layer(*layers).properties(height=HEIGHT, width=width)
+    return alt.layer(*layers, height=HEIGHT, width=width)
 
 
 def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[alt.Tooltip]:

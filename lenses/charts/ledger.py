@@ -40,4 +40,4 @@ def ledger(result: Result, *, fold: float = 0.0, width: int | str = "container")
     steps = alt.Chart(frame.iloc[:-1]).mark_rule(color=QUIET, strokeWidth=1).encode(
         x, x2=alt.X2("next"), y=alt.Y("high:Q")
     )  # fmt: skip
-    return alt.layer(steps, bars).properties(height=260, width=width)
+    return alt.layer(steps, bars, height=260, width=width)

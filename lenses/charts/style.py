@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -28,6 +29,7 @@ def sign(values: pd.Series) -> pd.Series:
     return (values >= 0).map({True: UP, False: DOWN})
 
 
+@functools.cache
 def depth_axis(blocks: int, title: str | None = "depth") -> alt.X:
     """The axis that all cards share: every depth from 0 (the embedding) to L."""
     step = EVERY if blocks > 2 * EVERY else 1
