@@ -67,6 +67,11 @@ def test_files_have_a_docstring_and_stay_readable(path):
     assert text.count("\n") <= 320
 
 
+@pytest.mark.parametrize("name", ["compare", "map", "methods", "controls", "cards", "parts", "shell"])
+def test_a_page_and_what_it_is_made_of_stay_readable(name):
+    assert (HOME / "ui" / f"{name}.py").read_text().count("\n") <= 150
+
+
 @pytest.mark.parametrize(
     "command", ["import lenses", "import lenses.cli", "import lenses.registry", "import lenses.outcome"]
 )

@@ -19,15 +19,16 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
     order = list(titles.values())
     frame = tables.agreement(comparison).rename(index=titles, columns=titles)
     cells = frame.rename_axis("one").reset_index().melt("one", var_name="other", value_name="rank")
+    cells["short"] = cells["other"].map({title: lens for lens, title in titles.items()})
     cells["shown"] = [f"{value:.2f}" if value == value else "n/a" for value in cells["rank"]]
     cells["ink"] = (cells["rank"].abs() > 0.6).map({True: "white", False: "#333"})
     axis = alt.Axis(labelAngle=0, labelLimit=170, ticks=False, domain=False, title=None)
     top = alt.Axis(
-        orient="top", labelAngle=-35, labelLimit=170, labelOverlap=False, ticks=False, domain=False,
+        orient="top", labelAngle=0, labelLimit=170, labelOverlap=False, ticks=False, domain=False,
         title=None,
     )  # fmt: skip
     base = alt.Chart(cells).encode(
-        alt.X("other:N", sort=order, axis=top),
+        alt.X("short:N", sort=list(titles), axis=top),
         alt.Y("one:N", sort=order, axis=axis),
         tooltip=[
             alt.Tooltip("one:N", title="Method"),

@@ -15,6 +15,7 @@ from lenses.headline import headline
 from lenses.registry import LENSES
 from lenses.ui import answers, cards, controls, drawing, link, options, picker
 from lenses.ui.answers import Answer, Ask, Card
+from lenses.ui.picker import PAINTED
 from lenses.ui.text import badge, message, small
 from lenses.ui.text import headline as say
 
@@ -39,15 +40,18 @@ def page(assets: Path) -> None:
     form = st.container()
     if held is None:
         _example(assets)  # before the form, so that a browser draws charts while it still loads widgets
+    # Nothing can be run on a first page without a model, and a browser takes a second to draw it all.
+    whole = held is not None or st.session_state.get(PAINTED, False)
     with form:
         link.problems()
-        controls.text_form()
+        controls.text_form(whole)
     if held is not None:
         try:
             show(held, Ask(st.session_state["prompt"], st.session_state["chat"]))
         except LensesError as error:
             message("error", str(error))
-    picker.choose()
+    if whole:
+        picker.choose()
 
 
 def show(held: Held, ask: Ask) -> None:

@@ -13,7 +13,6 @@ from lenses.registry import LENSES
 from lenses.surface import Ranked
 from lenses.tokens import visible
 from lenses.ui import options
-from lenses.ui.picker import PAINTED
 from lenses.ui.text import chips, label, message
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ LIKELY = 10
 """How many of the model's next tokens are offered as targets."""
 
 
-def text_form() -> None:
-    """The text, the methods and their dear options; nothing changes before Run is pressed."""
+def text_form(whole: bool) -> None:
+    """The text, the methods and, on a `whole` form, their dear options; nothing changes before Run."""
     with st.form("text", border=True):
         st.text_area(
             "Prompt", key="prompt", height=70, persist_state="session",
@@ -40,8 +39,8 @@ def text_form() -> None:
             )  # fmt: skip
         with right:
             st.form_submit_button("Run", type="primary", width="stretch")
-        if not st.session_state.get(PAINTED):
-            return  # nothing can be run yet, and a browser takes a second to draw what follows
+        if not whole:
+            return
         with st.expander("Options"):
             st.toggle(
                 "Chat: send the prompt through the model's chat template", key="chat", persist_state="session"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -86,11 +87,11 @@ def take_away(answer: Answer, rule: Rule) -> None:
             on_click="ignore",
         )  # fmt: skip
     columns[2].download_button(
-        "Table as CSV", data=_named(answer.comparison).to_csv(index=False).encode("utf-8-sig"),
+        "Table as CSV", data=partial(_csv, answer.comparison),
         file_name="lenses.csv", mime="text/csv", key="save-csv", width="stretch", on_click="ignore",
     )  # fmt: skip
     columns[3].download_button(
-        "Comparison as JSON", data=_json(answer.comparison), file_name="lenses.json",
+        "Comparison as JSON", data=partial(_json, answer.comparison), file_name="lenses.json",
         mime="application/json", key="save-json", width="stretch", on_click="ignore",
     )  # fmt: skip
     small("The address of this page holds the model, the prompt, the word and all options: send it to share.")
@@ -130,6 +131,12 @@ def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
 
 def _picture(make: Callable[[], Any], kind: str, title: str) -> Callable[[], bytes]:
     return lambda: charts.save(make(), "png" if kind == "png" else "svg", title)
+
+
+def _csv(comparison: Comparison) -> bytes:
+    """The table, with the mark by which Excel knows UTF-8."""
+    table: str = _named(comparison).to_csv(index=False)
+    return table.encode("utf-8-sig")
 
 
 def _json(comparison: Comparison) -> bytes:

@@ -92,8 +92,6 @@ def _in_use(found: Held | None) -> None:
 
 def choose() -> None:
     """The widgets by which another model is chosen; nothing is loaded before the button is pressed."""
-    if not st.session_state.get(PAINTED):
-        return
     fixed, now = settings(), st.session_state["model"]
     with st.sidebar, st.expander("Choose another model"):
         offered = list(fixed.offered)

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import BrowserContext, Page, expect
 
-import lenses
+import lenses as library
 from lenses.headline import headline
 from tests.ui.server import CHROMIUM, browsing, serving
 
@@ -96,6 +96,7 @@ def visit(browser, site):
 def at_rest(page: Page) -> None:
     """Wait until the page is drawn and no run is going on."""
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
     expect(page.locator("[data-stale=true]")).to_have_count(0)
 
 
@@ -106,7 +107,6 @@ def shot(page: Page, name: str) -> None:
     size = page.viewport_size
     tall = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
     page.set_viewport_size({"width": size["width"], "height": max(size["height"], tall)})
-    expect(page.locator(".stVegaLiteChart canvas, .stVegaLiteChart svg").first).to_be_visible()
     page.screenshot(path=PICTURES / f"{name}.png")
     page.set_viewport_size(size)
 
@@ -116,8 +116,8 @@ def run(page: Page, prompt: str) -> None:
     page.get_by_role("button", name="Run").click()
 
 
-def own(smol, prompt: str, target: str | int | None = None) -> str:
-    return headline(lenses.compare(smol, prompt, target=target, lenses=QUICK))
+def own(smol, prompt: str, target: str | int | None = None, lenses: list[str] = QUICK) -> str:
+    return headline(library.compare(smol, prompt, target=target, lenses=lenses))
 
 
 def test_a_prompt_is_typed_a_word_chosen_and_the_receipts_read(visit, smol):
@@ -141,11 +141,7 @@ def test_a_prompt_is_typed_a_word_chosen_and_the_receipts_read(visit, smol):
 def test_a_bar_that_is_pointed_at_tells_its_depth_its_value_and_what_was_likeliest(visit):
     page = visit().quick()
     at_rest(page)
-    chart = page.locator(".st-key-chart-ig-lens canvas, .st-key-chart-ig-lens svg.marks").first
-    chart.scroll_into_view_if_needed()
-    box = chart.bounding_box()
-    # The last bar stands at the right end and goes up from the middle.
-    page.mouse.move(box["x"] + box["width"] - 14, box["y"] + box["height"] * 0.2)
+    page.locator(".st-key-card-ig-lens .mark-rect path").last.hover()
     tip = page.locator("#vg-tooltip-element")
     expect(tip).to_be_visible()
     expect(tip).to_contain_text("after block 29")
@@ -170,7 +166,7 @@ def test_a_click_on_the_map_shows_all_methods_at_that_token(visit, smol):
     position = int(re.search(r"position=(\d+)", page.url)[1])
     target = int(re.search(r"target_id=(\d+)", page.url)[1]) if "target_id" in page.url else None
     text = FRANCE + " Paris.\n"
-    alone = lenses.compare(smol, text, position=position, target=target, lenses=QUICK)
+    alone = library.compare(smol, text, position=position, target=target, lenses=QUICK)
     expect(page.locator(".ll-headline")).to_have_text(headline(alone))
     shot(page, "map")
 
@@ -193,7 +189,7 @@ def test_a_link_opens_the_same_page_in_another_browser(visit):
 
 def test_charts_table_and_comparison_are_downloaded_whole(visit, smol):
     page = visit().quick()
-    compared = lenses.compare(smol, FRANCE, lenses=QUICK)
+    compared = library.compare(smol, FRANCE, lenses=QUICK)
 
     def fetched(label: str) -> bytes:
         with page.expect_download() as waiting:
@@ -216,13 +212,14 @@ def test_charts_table_and_comparison_are_downloaded_whole(visit, smol):
 def test_two_visitors_with_twenty_prompts_each_get_their_own_numbers(visit, smol):
     countries = ["France", "Italy", "Japan", "Spain", "Egypt", "Peru", "Kenya", "India", "Cuba", "Chile"]
     prompts = [f"The {what} of {country} is" for what in ("capital", "language") for country in countries]
-    pages = [visit().quick(), visit().quick()]
+    pages = [visit().open(f"/?lenses={QUICK[0]}") for _ in range(2)]
+    expected = {prompt: own(smol, prompt, lenses=QUICK[:1]) for prompt in prompts}
     for mine, theirs in zip(prompts, reversed(prompts), strict=True):
         asked = (mine, theirs)
         for page, prompt in zip(pages, asked, strict=True):
             run(page, prompt)
         for page, prompt in zip(pages, asked, strict=True):
-            expect(page.locator(".ll-headline")).to_have_text(own(smol, prompt))
+            expect(page.locator(".ll-headline")).to_have_text(expected[prompt])
 
 
 def test_a_slow_method_of_one_visitor_does_not_hold_up_another(visit, smol):
@@ -236,24 +233,26 @@ def test_a_slow_method_of_one_visitor_does_not_hold_up_another(visit, smol):
     expect(first.get_by_text("You chose to do without this one.")).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    ["It costs $5 or $10 _now_ **x** [a](b) :smile: # h", '"><img src=x onerror=alert(1)>', "a.b [x] it's"],
-)
-def test_a_prompt_is_shown_verbatim_and_never_run(prompt, visit, smol):
+def test_prompts_are_shown_verbatim_and_never_run(visit, smol):
     visitor = visit()
     visitor.context.on("dialog", lambda dialog: visitor.faults.append(dialog.message) or dialog.dismiss())
-    page = visitor.quick(prompt)
-    expect(page.locator(".ll-headline")).to_have_text(own(smol, prompt))
-    assert page.locator(".stMain img").count() == 0
-    expect(page.get_by_role("textbox", name="Prompt")).to_have_value(prompt)
+    page = visitor.open(f"/?lenses={QUICK[0]}")
+    for prompt in (
+        "It costs $5 or $10 _now_ **x** [a](b) :smile: # h",
+        '"><img src=x onerror=alert(1)>',
+        "a.b [x] it's",
+    ):
+        run(page, prompt)
+        expect(page.locator(".ll-headline")).to_have_text(own(smol, prompt, lenses=QUICK[:1]))
+        expect(page.get_by_role("textbox", name="Prompt")).to_have_value(prompt)
+        assert page.locator(".stMain img").count() == 0
 
 
 def unclipped(page: Page) -> None:
     """Every chart lies within the screen, and the page does not scroll sideways."""
     width = page.viewport_size["width"]
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    charts = page.locator(".stVegaLiteChart:not(.st-key-map *) canvas, .stVegaLiteChart svg.marks")
+    charts = page.locator(".stVegaLiteChart canvas, .stVegaLiteChart svg.marks")
     for k in range(charts.count()):
         box = charts.nth(k).bounding_box()
         if box and not charts.nth(k).evaluate("e => !!e.closest('.st-key-map')"):
@@ -274,6 +273,7 @@ def test_every_page_fits_the_screen_in_light_and_dark(name, options, visit):
     page = visitor.quick(wait="text=Take it away")
     at_rest(page)
     unclipped(page)
+    expect(page.get_by_text("Options", exact=True)).to_be_visible()
     dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
     assert (dark == "rgb(17, 21, 28)") == (name == "dark")
     shot(page, f"compare-{name}")
@@ -286,4 +286,4 @@ def test_every_page_fits_the_screen_in_light_and_dark(name, options, visit):
     expect(page.get_by_text("Worked by hand")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     at_rest(page)
-    page.screenshot(path=PICTURES / f"methods-{name}.png", full_page=True)
+    shot(page, f"methods-{name}")
