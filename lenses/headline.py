@@ -53,7 +53,11 @@ def _account(a: Attribution) -> str:
     verb = ("adds" if one else "add") if rising else ("takes" if one else "take")
     told = f"{who} {verb} {_points(abs(float(a.values[most])))} {'of it' if rising else 'away again'}"
     there = onset(a.depths, a.values, "stays")
-    return told if there is None else f"{told}, and half of the answer is there from depth {there} on"
+    if there is None:
+        return told
+    if a.end < a.start:
+        return f"{told}, and half of its fall has come by depth {there}"
+    return f"{told}, and half of the answer is there from depth {there} on"
 
 
 def _points(share: float) -> str:

@@ -52,8 +52,10 @@ def place(prompt: Prompt) -> int | None:
     """The position whose next word is explained; None for the last."""
     count = len(prompt.tokens)
     start = st.session_state.pop("start_position", None)
-    if start is not None and start < count:
-        st.session_state["position"] = start
+    if start is not None and start >= count:
+        message("warning", f"position {start} of the address is outside the prompt: the last is {count - 1}")
+    elif start is not None:
+        st.session_state["position"] = start if start < count - 1 else None
     if st.session_state.get("position") is not None and st.session_state["position"] >= count:
         st.session_state["position"] = None
     texts = {t.position: f"{t.position}: {visible(t.text)}" for t in prompt.tokens}

@@ -68,6 +68,9 @@ def _show(held: Held) -> None:
     ask, count = Ask(state["prompt"], state["chat"]), state["answer_tokens"]
     answers.prompt(held, ask)  # refuse at once what can't be read
     key = ("map", held.serial, ask, lens, count)
+    if state.get("map_stopped") == key:
+        _stopped()
+        return
     jobs().want(f"{picker.who()}/map", {key: answers.map_work(held, ask, lens, count)})
     found = jobs().results.get(key)
     if isinstance(found, Failed):
@@ -85,10 +88,20 @@ def _pending(key: Hashable) -> None:
         now = jobs().state(key)
         if now is None:
             st.rerun()
-        else:
-            picker.progress("Mapping", now)
+        picker.progress("Mapping", now)
+        if st.button("Stop", key="stop-map"):
+            st.session_state["map_stopped"] = key
+            st.rerun()
 
     watch()
+
+
+def _stopped() -> None:
+    jobs().want(f"{picker.who()}/map", {})
+    message("info", "the map was stopped")
+    if st.button("Start again", key="again-map"):
+        del st.session_state["map_stopped"]
+        st.rerun()
 
 
 def _drawn(held: Held, ask: Ask, key: Hashable, found: DepthMap) -> None:

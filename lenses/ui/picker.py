@@ -13,7 +13,7 @@ from lenses.ui import models
 from lenses.ui.jobs import Failed, State
 from lenses.ui.models import Choice, Held, choice_of
 from lenses.ui.settings import settings
-from lenses.ui.text import message, small
+from lenses.ui.text import label, message, small
 
 DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 BEST = "the best there is"
@@ -59,6 +59,10 @@ def _coming(wanted: Choice) -> None:
         now = models.state(wanted)
         if drawn and isinstance(now, State):
             progress("Loading " + wanted.name, now)
+            used = st.session_state.get("model_used")
+            if used is not None and st.button(f"Stay with {label(used.name)}", key="stay"):
+                st.session_state["model"] = used
+                st.rerun()
         else:
             st.rerun()
 

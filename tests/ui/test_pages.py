@@ -266,6 +266,7 @@ WRONG = [
     (dict(chat="1"), "this model has no chat template"),
     (dict(lenses=""), "choose at least one method above"),
     (dict(lenses="ig-lens,no-such"), "there is no lens 'no-such'; it is left out"),
+    (dict(position="9"), "position 9 of the address is outside the prompt: the last is 5"),
     (dict(position="x"), "position must be a whole number, not 'x'; it is left out"),
     (dict(**{"ig-lens__depths": "1,b"}), "ig-lens: depths can't be '1,b'; it is left out"),
     (dict(**{"ig-lens__depths": "1,9"}), "ig-lens: depth 9 is outside 0…3 of this model"),
@@ -292,6 +293,22 @@ def test_a_model_that_fails_to_load_leaves_the_old_one_in_use(folder, fresh):
     assert "there is no model folder at /no/such/folder" in texts(at)
     assert headline(at) == before
     assert "gpt2 is loaded" in texts(at)
+
+
+def test_a_session_holds_no_tensor_and_no_model(folder):
+    for page in ("compare", "map"):
+        at = opened(folder, page, answer="1", position="2")
+        for name in at.session_state.filtered_state:
+            kinds = {kind.__name__ for kind in parts_of(at.session_state[name])}
+            assert not kinds & {"Tensor", "Parameter", "Decoder", "Held", "Trace", "ndarray"}, name
+
+
+def parts_of(value: object) -> set[type]:
+    """The types of a value and of everything in it."""
+    inside = list(vars(value).values()) if hasattr(value, "__dict__") else []
+    inside += list(value) if isinstance(value, tuple | list | set | frozenset) else []
+    inside += list(value.values()) if isinstance(value, dict) else []
+    return {type(value)}.union(*(parts_of(part) for part in inside))
 
 
 def test_the_host_can_limit_the_prompt_and_the_models(folder, fresh, monkeypatch):
@@ -352,6 +369,18 @@ def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_the
     settle(at)
     assert "‘w9’" in headline(at)
     assert len(charts(at)) == 1 + len(registry.LENSES) + 2
+
+
+def test_a_map_can_be_stopped_and_started_again(folder, fresh):
+    at = opened(folder, "map")
+    key = next(key for key in jobs().results._kept if key[0] == "map")
+    at.session_state["map_stopped"] = key
+    settle(at)
+    assert "the map was stopped" in texts(at)
+    assert charts(at) == []
+    at.button(key="again-map").click()
+    settle(at)
+    assert len(charts(at)) == 1
 
 
 @pytest.mark.parametrize(
