@@ -101,6 +101,15 @@ def find(name: str) -> Source:
             return Source(model.name, wheel=model.wheel, hub=model.hub, gated=model.gated)
     if not name.strip():
         raise UnknownModel("the model's name is empty: " + _WAYS)
+    try:
+        return _local(name) or Source(name, hub=name)
+    except (OSError, RuntimeError, ValueError) as error:
+        # A home that nobody has, a folder that may not be entered, a name too long for a file.
+        raise UnknownModel(f"{name[:100]} can't be looked at: {error}") from error
+
+
+def _local(name: str) -> Source | None:
+    """The folder or file of that name, or None for what can only be a Hub id."""
     path = Path(name).expanduser()
     if path.suffix == ".gguf":
         if not path.is_file():
@@ -110,7 +119,7 @@ def find(name: str) -> Source:
         return Source(path.resolve().name, folder=path)
     if _like_a_path(name):
         raise UnknownModel(f"there is no model folder at {name}: {_WAYS}")
-    return Source(name, hub=name)
+    return None
 
 
 def _like_a_path(name: str) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lenses.receipt import place
-from lenses.tables import listed
+from lenses.tables import came_from, listed
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
@@ -45,8 +45,10 @@ def _column(found: DepthMap, column: Column, kept: list[int]) -> pd.DataFrame:
     )
     frame = frame.assign(position=position, token=token, next=following, probability=probability)
     if (seen := column.surface) is not None:
-        came = [max(0, d - 1) for d in kept]
-        frame["top_before"] = [listed(seen.top[d]) for d in came]
+        a = column.attribution
+        whence = dict(zip(a.depths.tolist(), came_from(a), strict=True))
+        came = [whence[d] for d in kept]
+        frame["top_before"] = ["–" if d is None else listed(seen.top[d]) for d in came]
         frame["top_after"] = [listed(seen.top[d]) for d in kept]
         frame["lost"] = [_lost(seen, a, b) for a, b in zip(came, kept, strict=True)]
     return frame
@@ -57,12 +59,14 @@ def _names(found: DepthMap, column: Column) -> tuple[int, str, str, float]:
     return column.position, visible(token.text), visible(column.target.text), column.target.probability
 
 
-def _lost(seen: Surface, before: int, after: int) -> str:
+def _lost(seen: Surface, before: int | None, after: int) -> str:
     """Which of the likeliest tokens lost most between two depths; those below the top count as 0."""
 
     def chances(top: tuple[Ranked, ...]) -> dict[int, float]:
         return {r.id: r.probability for r in top}
 
+    if before is None:
+        return "–"
     left = chances(seen.top[after])
     drops = [(r.probability - left.get(r.id, 0.0), r.text) for r in seen.top[before]]
     drop, text = max(drops, default=(0.0, ""))

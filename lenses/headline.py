@@ -49,6 +49,8 @@ def _account(a: Attribution) -> str:
     first = (a.depths[most - 1] if most else 0) + 1
     last = a.depths[most]
     who = f"block {last - 1}" if first == last else f"blocks {first - 1} to {last - 1} together"
+    if not most and a.options.get("baseline", "embedding") != "embedding":
+        who, first = f"the embedding and {who}", 0  # the path starts before both
     one, rising = first == last, a.values[most] > 0
     verb = ("adds" if one else "add") if rising else ("takes" if one else "take")
     told = f"{who} {verb} {_points(abs(float(a.values[most])))} {'of it' if rising else 'away again'}"

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from lenses.trace import Trace
 
 
+MOST = 1_000_000_000
+"""The largest whole number of an option that says nothing else."""
+
+
 @dataclass(frozen=True)
 class Card:
     """What a reader should know of a lens, in plain words; `formula` is LaTeX."""
@@ -68,14 +72,22 @@ class Lens(Protocol):
 
 
 def option(
-    default: Any, help: str, when: tuple[str, Any] | None = None, least: int = 0, live: bool = False
+    default: Any,
+    help: str,
+    when: tuple[str, Any] | None = None,
+    least: int = 0,
+    most: int = MOST,
+    live: bool = False,
 ) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
     `when` names another field and the value it must have for this one to count; `least` is the
-    smallest whole number allowed; `live` tells that a change is cheap enough to be shown at once.
+    smallest whole number allowed and `most` the largest; `live` tells that a change is cheap enough to be
+    shown at once.
     """
-    return field(default=default, metadata={"help": help, "when": when, "least": least, "live": live})
+    return field(
+        default=default, metadata={"help": help, "when": when, "least": least, "most": most, "live": live}
+    )
 
 
 class Options:
@@ -95,7 +107,8 @@ class Options:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for f in fields(self):
-            problem = _problem(hints[f.name], f.metadata.get("least", 0), getattr(self, f.name))
+            allowed = f.metadata.get("least", 0), f.metadata.get("most", MOST)
+            problem = _problem(hints[f.name], *allowed, getattr(self, f.name))
             if problem:
                 name = getattr(self, "name", type(self).__name__)
                 raise BadOption(f"{name}: {f.name} {problem}, not {getattr(self, f.name)!r}")
@@ -117,7 +130,7 @@ def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(lens)
 
 
-def _problem(kind: Any, least: int, value: Any) -> str:
+def _problem(kind: Any, least: int, most: int, value: Any) -> str:
     """What is wrong with a value for a field of this type, or nothing."""
     choices = get_args(kind)
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
@@ -125,4 +138,6 @@ def _problem(kind: Any, least: int, value: Any) -> str:
     optional = value is None and type(None) in choices
     if (kind is int or int in choices) and not optional and (not isinstance(value, int) or value < least):
         return f"must be a whole number of at least {least}"
+    if isinstance(value, int) and value > most:
+        return f"must be at most {most}"
     return ""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import re
 import ssl
-import threading
 import urllib.error
 import urllib.request
 from collections.abc import Generator, Iterator
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from lenses import catalog, convert
+from lenses.building import BUILDING
 from lenses.decoder import Decoder
 from lenses.errors import UnknownModel, UnsupportedModel
 from lenses.progress import Progress, finish
@@ -30,8 +31,6 @@ from lenses.proof import TOLERANCE
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 HASHED = 1 << 30
 """Bytes of a local folder's weights up to which its revision is their hash."""
-
-_loading = threading.Lock()  # transformers patches torch's initialisers while it builds a model
 
 
 def load(
@@ -69,10 +68,10 @@ def loading(
     else:
         hub = str(source.hub)
         yield Progress(f"asking the Hugging Face Hub for {hub}")
-        where = _Where(hub, revision, source.gated, local=not _reachable())
+        where = _Where(hub, _named(revision), source.gated, local=not _reachable())
         name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
-    with _loading:
+    with BUILDING:
         network, tokenizer, commit = _read(where, number)
     network.requires_grad_(False).eval().to(place)
     yield Progress(f"proving the readout of {source.name}")
@@ -84,10 +83,11 @@ def weights(hub: str, revision: str | None = None) -> int:
 
     Builds the model without memory, so that nothing but the configuration is fetched.
     """
-    where = _Where(hub, revision, local=not _reachable())
-    with _reading(where), torch.device("meta"):
+    where = _Where(hub, _named(revision), local=not _reachable())
+    with _reading(where), BUILDING, torch.device("meta"):
         config = _config(where)
-        return sum(p.numel() for p in _auto_class(config, hub).from_config(config).parameters())
+        network = _auto_class(config, hub).from_config(config, dtype=torch.float32)
+        return sum(p.numel() for p in network.parameters())
 
 
 @dataclass(frozen=True)
@@ -212,6 +212,13 @@ def _refuse_pickle(folder: Path) -> None:
             "in the file: convert it to safetensors with save_pretrained where you trust it"
         )
     raise UnknownModel(f"{folder} has a config.json but no .safetensors file: the weights are missing")
+
+
+def _named(revision: str | None) -> str | None:
+    """A revision that is one: the Hub's client takes it for a part of a path, and reads what is there."""
+    if revision and (not re.fullmatch(r"\w[\w.\-/]*", revision) or ".." in revision):
+        raise UnknownModel(f"{revision[:60]!r} is no revision: give a branch, a tag or a commit of the Hub")
+    return revision
 
 
 def _digest(folder: Path) -> str:

@@ -50,7 +50,7 @@ def mapping(
             Column(
                 place,
                 Ranked(target.token, shown, float(own[target.token])),
-                attribution,
+                replace(attribution, positions=None),  # tokens × tokens × depths, which nobody looks at
                 surface.look(decoder, trace, target, top) if top else None,
             )
         )

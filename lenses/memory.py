@@ -39,7 +39,7 @@ def _safetensors(path: Path) -> int:
             header = json.loads(file.read(length))
         shapes = [entry["shape"] for key, entry in header.items() if key != "__metadata__"]
         return sum(math.prod(shape) for shape in shapes)
-    except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
         raise UnknownModel(f"{path} can't be read as safetensors: {error}") from error
 
 

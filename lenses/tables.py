@@ -15,6 +15,7 @@ from lenses.receipt import place
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
+    from lenses.attribution import Attribution
     from lenses.outcome import Comparison, Result
     from lenses.surface import Ranked, Surface
 
@@ -40,8 +41,9 @@ def depths(comparison: Comparison, result: Result, surface: Surface | None = Non
     if a.positions is not None:
         frame["here"] = a.positions[:, comparison.target.position]
     if surface is not None:
-        came = _came_from(result)
-        frame["before"] = [np.nan if d is None else surface.levels[d] for d in came]
+        came = came_from(a)
+        start = [a.start if depth else np.nan for depth in a.depths]
+        frame["before"] = [s if d is None else surface.levels[d] for s, d in zip(start, came, strict=True)]
         frame["after"] = surface.levels[a.depths]
         frame["top_before"] = ["–" if d is None else listed(surface.top[d]) for d in came]
         frame["top_after"] = [listed(surface.top[d]) for d in a.depths]
@@ -87,12 +89,13 @@ def listed(top: tuple[Ranked, ...]) -> str:
     return "  ·  ".join(f"{visible(r.text)} {r.probability:.1%}" for r in top)
 
 
-def _came_from(result: Result) -> list[int | None]:
-    """For each depth, the one that its step comes from; None where there is nothing before it."""
-    shown = result.attribution.depths.tolist()
-    if result.attribution.claim is Claim.ACROSS:
-        return [(shown[k - 1] if k else 0) if d else None for k, d in enumerate(shown)]
-    return [int(d) - 1 if d else None for d in shown]
+def came_from(a: Attribution) -> list[int | None]:
+    """For each depth, the one that its step comes from; None for none, or for a baseline that is none."""
+    shown = a.depths.tolist()
+    if a.claim is not Claim.ACROSS:
+        return [depth - 1 if depth else None for depth in shown]
+    first = 0 if a.options.get("baseline", "embedding") == "embedding" else None
+    return [None if not depth else shown[k - 1] if k else first for k, depth in enumerate(shown)]
 
 
 def _groups(small: np.ndarray) -> list[list[int]]:

@@ -101,6 +101,15 @@ def test_the_headline_of_chosen_depths_names_the_blocks_between_them():
     assert "; blocks 0 to 1 together add 4.3 points of it" in headline(compared)
 
 
+@pytest.mark.parametrize(
+    ("baseline", "who"), [("embedding", "; block"), ("zero", "; the embedding and block")]
+)
+def test_the_headline_says_where_the_path_starts(baseline, who):
+    chosen = lenses.get("ig-lens", baseline=baseline, depths=(3,))
+    compared = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, target="w5", lenses=[chosen])
+    assert who in headline(compared)
+
+
 def test_the_headline_repeats_the_text_up_to_the_position_and_not_all_of_a_long_one():
     compared = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, position=1, lenses=["logit-lens"])
     assert "after “w3w17”." in headline(compared)

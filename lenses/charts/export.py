@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any, Literal
 
 import altair as alt
 
 WIDTH = 640
 """Pixels of a chart whose width is that of its page."""
+
+_registry = threading.Lock()  # Altair has one for all threads
 
 CONFIG: dict[str, Any] = {
     "background": "white",
@@ -22,7 +25,7 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
 
     Altair's check against the schema is left to the tests: it takes longer than all the rest.
     """
-    with alt.data_transformers.enable("default", max_rows=None):
+    with _registry, alt.data_transformers.enable("default", max_rows=None):
         made: dict[str, Any] = chart.to_dict(validate=False)
     return made
 

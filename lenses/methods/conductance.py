@@ -52,7 +52,7 @@ class Conductance(Options):
         "mean", "the prompt at which the path starts: its mean embedding, zeros, or one token repeated"
     )
     token: int = option(0, "the id of the repeated token", when=("baseline", "token"))
-    steps: int = option(20, "points of the integral", least=1)
+    steps: int = option(20, "points of the integral", least=1, most=1000)
     engine: Literal["sweep", "captum"] = option(
         "sweep", "one sweep for all depths, or Captum's own call at each depth (the reference)"
     )

@@ -61,7 +61,9 @@ class IGLens(Options):
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True
     )
-    steps: int = option(32, "points of the integral in each segment", when=("estimator", "gradient"), least=1)
+    steps: int = option(
+        32, "points of the integral in each segment", when=("estimator", "gradient"), least=1, most=1000
+    )
     rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
 
     @property

@@ -49,7 +49,7 @@ class LayerIG(Options):
         "mean", "the prompt at which the path starts: its mean embedding, zeros, or one token repeated"
     )
     token: int = option(0, "the id of the repeated token", when=("baseline", "token"))
-    steps: int = option(20, "points of the integral at each depth", least=1)
+    steps: int = option(20, "points of the integral at each depth", least=1, most=1000)
     internal_batch_size: int | None = option(
         None,
         "how many points run at once: changes memory, not the answer; fitted to memory if none",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from lenses.building import BUILDING
 from lenses.errors import BadPrompt, LensesError
 from lenses.ui.jobs import Failed, Jobs, Work
 from lenses.ui.results import Results
@@ -61,11 +62,12 @@ class Answer:
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one queue of slow lenses and maps, and with it the store of results, for all visitors."""
-    return Jobs(Results())
+    return Jobs(Results(), beside=BUILDING)
 
 
-def prompt(held: Held, ask: Ask) -> Prompt:
-    """The tokens of the text; raises `BadPrompt`, also for more tokens than the host allows."""
+def prompt(held: Held, ask: Ask, more: int = 0) -> Prompt:
+    """The tokens of the text; raises `BadPrompt`, also where they, and `more` of an answer, are more than
+    the host allows."""
     from lenses import tokens
 
     decoder = held.decoder
@@ -73,11 +75,10 @@ def prompt(held: Held, ask: Ask) -> Prompt:
     if ask.answer:
         read = replace(read, tokens=tokens.as_tokens(decoder.tokenizer, [*read.ids, *ask.answer]))
     limit = settings().max_tokens
-    if limit is not None and len(read.tokens) > limit:
-        raise BadPrompt(
-            f"the prompt has {len(read.tokens)} tokens and this page takes {limit}: leave out "
-            f"{len(read.tokens) - limit}"
-        )
+    count = len(read.tokens) + more
+    if limit is not None and count > limit:
+        what = f"the prompt has {count} tokens" if not more else f"prompt and answer have {count} tokens"
+        raise BadPrompt(f"{what} and this page takes {limit}: leave out {count - limit}")
     return read
 
 

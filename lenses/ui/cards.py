@@ -84,6 +84,9 @@ def _missing(card: Card) -> None:
     st.html(f'<div class="ll-title"><span>{escaped(card.lens.title)}</span></div>')
     if card.refusal:
         message("warning", card.refusal)
+        if st.button("Try again", key=f"retry-{card.lens.name}"):
+            jobs().results.drop(card.key)
+            st.rerun()
     elif card.stopped:
         small("You chose to do without this one.")
         if st.button("Compute it after all", key=f"again-{card.lens.name}"):

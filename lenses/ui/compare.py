@@ -65,7 +65,7 @@ def show(held: Held, ask: Ask) -> None:
     ask = replace(ask, position=place)
     with words:
         wanted = controls.target(held, answers.reading(held, ask))
-    link.leave(wanted, place)
+    link.leave(held.choice, wanted, place)
     asked = answers.question(held, ask, wanted)
     lenses = options.chosen(names)
     if not lenses:

@@ -56,8 +56,11 @@ def place(prompt: Prompt) -> int | None:
         message("warning", f"position {start} of the address is outside the prompt: the last is {count - 1}")
     elif start is not None:
         st.session_state["position"] = start if start < count - 1 else None
-    if st.session_state.get("position") is not None and st.session_state["position"] >= count:
-        st.session_state["position"] = None
+    if st.session_state.get("placed_for") != prompt:
+        # A browser knows an option by its label, which holds the token: it has to be told the new one.
+        before, st.session_state["placed_for"] = st.session_state.get("position"), prompt
+        kept = isinstance(before, int) and before < count - 1
+        st.session_state["position"] = before if kept else None
     texts = {t.position: f"{t.position}: {visible(t.text)}" for t in prompt.tokens}
     position: int | None = st.selectbox(
         "Explain the word after", [None, *range(count - 1)], key="position", persist_state="session",
@@ -115,9 +118,9 @@ def _started(target: str | int | None) -> None:
 def _other(held: Held, reading: Reading, id: int) -> Ranked:
     from lenses.tokens import text_of
 
-    known = 0 <= id < len(reading.probabilities)
-    chance = float(reading.probabilities[id]) if known else 0.0
-    return Ranked(id, text_of(held.decoder.tokenizer, id), chance)
+    if not 0 <= id < len(reading.probabilities):
+        return Ranked(id, f"[id {id}]", 0.0)  # which is refused, in a sentence, when it is asked about
+    return Ranked(id, text_of(held.decoder.tokenizer, id), float(reading.probabilities[id]))
 
 
 def _untype() -> None:
@@ -132,7 +135,7 @@ def _preview(held: Held, reading: Reading, typed: str) -> bool:
     try:
         pieces = read_as(held.decoder.tokenizer, reading.prompt, reading.position, typed)
     except LensesError as error:
-        message("error", f"{error}; until then, the model's likeliest word is shown")
+        message("error", f"{error}; until then, the word that was picked above is shown")
         return False
     one, more = "read as one token:", f"{len(pieces)} tokens, of which the first is scored:"
     chips(one if len(pieces) == 1 else more, [token.text for token in pieces], here=0)

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,8 +57,15 @@ class _Job:
 class Jobs:
     """A queue with one worker thread, which lives only while there is work."""
 
-    def __init__(self, results: Results, patience: float = PATIENCE) -> None:
+    def __init__(
+        self,
+        results: Results,
+        patience: float = PATIENCE,
+        beside: AbstractContextManager[Any] | None = None,
+    ) -> None:
         self.results, self._patience = results, patience
+        self._beside = beside or nullcontext()
+        """A lock that each step is taken under, where others may not work at the same time."""
         self._jobs: dict[Hashable, _Job] = {}
         self._wants: dict[str, tuple[float, frozenset[Hashable]]] = {}
         self._change = threading.Condition()
@@ -137,8 +144,8 @@ class Jobs:
             made = Failed(f"this is a defect of LensLedger, and its log says more: {error!r}")
         with self._change:
             if self._jobs.get(key) is job:
-                if made is not None:
-                    self.results.put(key, made)
+                if made is not None and not self.results.put(key, made):
+                    self.results.put(key, Failed("what was computed is too large to be kept: ask for less"))
                 del self._jobs[key]
             self._change.notify_all()
 
@@ -146,7 +153,8 @@ class Jobs:
         """What the work makes, or None where it was given up."""
         while True:
             try:
-                step = next(work)
+                with self._beside:
+                    step = next(work)
             except StopIteration as end:
                 return end.value
             with self._change:

@@ -16,6 +16,9 @@ from lenses.ui.text import message
 
 PROMPT = "The capital of France is"
 MODEL = ("dtype", "device", "revision")
+DIGITS = 9
+LONGEST = 200
+"""Generated tokens at most."""
 
 
 def arrive(first: str) -> None:
@@ -33,7 +36,7 @@ def arrive(first: str) -> None:
     state["lenses"] = _lenses(query, problems)
     state["start_target"] = _target(query, problems)
     state["start_position"] = _whole(query, "position", problems)
-    state["answer_tokens"] = _whole(query, "answer", problems) or 0
+    state["answer_tokens"] = _answer(query, problems)
     state["map_lens"] = _map_lens(query, problems)
     state["map_position"] = state["start_position"]
     for name in query:
@@ -48,16 +51,15 @@ def problems() -> None:
         message("warning", f"in the address of this page, {problem}; it is left out")
 
 
-def leave(target: str | int | None, position: int | None) -> None:
+def leave(choice: Choice, target: str | int | None, position: int | None) -> None:
     """Make the address of the page one that opens it again."""
-    query = written(st.session_state, target, position)
+    query = written(st.session_state, choice, target, position)
     if dict(st.query_params) != query:
         st.query_params.from_dict(query)
 
 
-def written(state: Any, target: str | int | None, position: int | None) -> dict[str, str]:
-    """The query of a page, without what is at its default."""
-    choice: Choice = state["model"]
+def written(state: Any, choice: Choice, target: str | int | None, position: int | None) -> dict[str, str]:
+    """The query of a page about the model of `choice`, without what is at its default."""
     query = {"model": choice.name, "prompt": state["prompt"]}
     query |= {name: str(getattr(choice, name)) for name in MODEL if getattr(choice, name)}
     if state["chat"]:
@@ -90,6 +92,14 @@ def _lenses(query: Mapping[str, str], problems: list[str]) -> list[str]:
     return [name for name in LENSES if name in asked]
 
 
+def _answer(query: Mapping[str, str], problems: list[str]) -> int:
+    count = _whole(query, "answer", problems) or 0
+    if count > LONGEST:
+        problems.append(f"answer must be at most {LONGEST}, not {count}")
+        return 0
+    return count
+
+
 def _map_lens(query: Mapping[str, str], problems: list[str]) -> str:
     first = next(iter(LENSES))
     if query.get("map", first) not in LENSES:
@@ -106,8 +116,8 @@ def _whole(query: Mapping[str, str], name: str, problems: list[str]) -> int | No
     text = query.get(name)
     if text is None:
         return None
-    if not text.isdecimal():
-        problems.append(f"{name} must be a whole number, not {text!r}")
+    if not text.isdecimal() or len(text) > DIGITS:
+        problems.append(f"{name} must be a whole number of at most {DIGITS} digits, not {text[:40]!r}")
         return None
     return int(text)
 

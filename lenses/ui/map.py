@@ -23,8 +23,6 @@ INTRO = (
     "Every column is a token of the text, every row a depth with the last on top. The colour says what that "
     "depth gave to the token that follows. Click a cell or a token to see all methods there."
 )
-LONGEST = 200
-"""Generated tokens at most."""
 
 
 def page() -> None:
@@ -53,7 +51,7 @@ def _form() -> None:
             format_func=lambda name: LENSES[name].title,
         )  # fmt: skip
         columns[1].number_input(
-            "Tokens the model may add", 0, LONGEST, key="answer_tokens", persist_state="session",
+            "Tokens the model may add", 0, link.LONGEST, key="answer_tokens", persist_state="session",
             help="Greedy: each is the model's most likely next token.",
         )  # fmt: skip
         columns[2].toggle("Chat template", key="chat", persist_state="session")
@@ -66,7 +64,7 @@ def _show(held: Held) -> None:
     if lens is None:
         return
     ask, count = Ask(state["prompt"], state["chat"]), state["answer_tokens"]
-    answers.prompt(held, ask)  # refuse at once what can't be read
+    answers.prompt(held, ask, more=count)  # refuse at once what can't be read
     key = ("map", held.serial, ask, lens, count)
     if state.get("map_stopped") == key:
         _stopped()
@@ -75,6 +73,9 @@ def _show(held: Held) -> None:
     found = jobs().results.get(key)
     if isinstance(found, Failed):
         message("error", found.reason)
+        if st.button("Try again", key="retry-map"):
+            jobs().results.drop(key)
+            st.rerun()
     elif found is None:
         _pending(key)
     else:

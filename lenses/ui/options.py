@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 import streamlit as st
 
 from lenses.errors import BadOption, LensesError
-from lenses.lens import fields
+from lenses.lens import MOST, fields
 from lenses.registry import LENSES, get
 from lenses.ui.text import message
 
@@ -103,7 +103,16 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
         st.toggle(title, **common)
     elif int in kinds:
         least = int(f.metadata.get("least", 0))
-        st.number_input(title, min_value=least, step=1, value=None, placeholder="left to the lens", **common)
+        most = int(f.metadata.get("most", MOST))
+        st.number_input(
+            title,
+            min_value=least,
+            max_value=most,
+            step=1,
+            value=None,
+            placeholder="left to the lens",
+            **common,
+        )
     elif float in kinds:
         st.number_input(title, value=None, placeholder="left to the lens", **common)
     else:

@@ -69,6 +69,9 @@ def _coming(wanted: Choice) -> None:
     now = models.state(wanted)
     if isinstance(now, Failed):
         message("error", now.reason)
+        if st.button("Try again", key="retry-model"):
+            models.forgive(wanted)
+            st.rerun()
     else:
         watch()
 

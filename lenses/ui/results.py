@@ -32,11 +32,13 @@ class Results:
         with self._lock:
             return self._kept.get(key)
 
-    def put(self, key: Hashable, value: Any) -> None:
-        """Keep a value; one that is larger than the bound is not kept."""
+    def put(self, key: Hashable, value: Any) -> bool:
+        """Keep a value, and say whether it is kept: one that is larger than the bound is not."""
         with self._lock:
-            if size(value) <= self._kept.maxsize:
-                self._kept[key] = value
+            if size(value) > self._kept.maxsize:
+                return False
+            self._kept[key] = value
+            return True
 
     def drop(self, key: Hashable) -> None:
         with self._lock:

@@ -171,6 +171,19 @@ def test_a_click_on_the_map_shows_all_methods_at_that_token(visit, smol):
     shot(page, "map")
 
 
+def test_a_position_stays_and_names_the_new_word_when_the_prompt_changes(visit, smol):
+    page = visit().quick()
+    page.get_by_role("combobox", name="Explain the word after").click()
+    page.get_by_role("option", name="2: ␣of").click()
+    expect(page.locator(".ll-headline")).to_contain_text("after “The capital of”")
+    run(page, "My dog likes to chase")
+    expect(page.locator(".ll-headline")).to_contain_text("after “My dog likes”")
+    expect(page.get_by_role("combobox", name="Explain the word after")).to_have_value("2: ␣likes")
+    page.get_by_role("textbox", name="… or type one").fill(" cat")
+    expect(page.locator(".ll-headline")).to_contain_text("‘␣cat’")
+    expect(page.locator(".ll-headline")).to_contain_text("after “My dog likes”")
+
+
 def test_a_link_opens_the_same_page_in_another_browser(visit):
     page = visit().quick("The capital of Japan is")
     page.get_by_role("textbox", name="… or type one").fill(" Kyoto")

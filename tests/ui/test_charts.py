@@ -82,6 +82,26 @@ def test_levels_before_are_those_of_the_depth_that_a_step_comes_from(found):
     assert whole["value"].to_numpy() == pytest.approx(whole["after"] - whole["before"], abs=1e-12)
 
 
+@pytest.mark.parametrize("baseline", ["mean", "zero"])
+def test_a_path_that_starts_elsewhere_has_its_start_before_the_first_share(baseline, found):
+    _, seen = found
+    chosen = lenses.get("ig-lens", baseline=baseline)
+    some = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, target="w5", lenses=[chosen])
+    frame = tables.depths(some, some.results[0], seen)
+    assert frame["value"].to_numpy() == pytest.approx(frame["after"] - frame["before"], abs=1e-12)
+    assert frame["top_before"].tolist()[0] == "–"
+
+
+def test_a_cell_of_chosen_depths_is_beside_the_depth_that_its_step_comes_from():
+    decoder = tiny.decoder("gpt2")
+    prompt = tokens.encode(decoder.tokenizer, tiny.PROMPT)
+    some = finish(mapping(decoder, prompt, registry.get("ig-lens", depths=(1,)), top=5))
+    whole = finish(mapping(decoder, prompt, registry.get("ig-lens"), top=5))
+    for one, every in zip(cells.cells(some).itertuples(), cells.cells(whole).itertuples(), strict=False):
+        if one.depth == 3:
+            assert one.top_before == tables.listed(some.columns[one.position].surface.top[1])
+
+
 @pytest.mark.parametrize("fold", [0.0, 0.2, 2.0])
 def test_the_ledger_closes_however_its_small_steps_are_put_together(fold, found):
     compared, _ = found

@@ -260,14 +260,20 @@ WRONG = [
     (dict(prompt="w3 " * 40), "the prompt has 40 tokens and the model has places for 32"),
     (
         dict(target="zzz"),
-        "'zzz' is not in this model's vocabulary; until then, the model's likeliest",
+        "'zzz' is not in this model's vocabulary; until then, the word",
     ),
     (dict(target_id="640"), "the target id 640 is outside this vocabulary of 64 tokens"),
     (dict(chat="1"), "this model has no chat template"),
     (dict(lenses=""), "choose at least one method above"),
     (dict(lenses="ig-lens,no-such"), "there is no lens 'no-such'; it is left out"),
     (dict(position="9"), "position 9 of the address is outside the prompt: the last is 5"),
-    (dict(position="x"), "position must be a whole number, not 'x'; it is left out"),
+    (dict(position="x"), "position must be a whole number of at most 9 digits, not 'x'; it is left out"),
+    (dict(target_id="999999999"), "the target id 999999999 is outside this vocabulary"),
+    (dict(target_id="9" * 5000), "target_id must be a whole number of at most 9 digits"),
+    (dict(answer="5000"), "answer must be at most 200, not 5000"),
+    (dict(**{"layer-ig__steps": "30000"}), "layer-ig: steps must be at most 1000, not 30000"),
+    (dict(model="~no-such-user-here/x"), "can't be looked at"),
+    (dict(model="x" * 5000 + ".gguf"), "can't be looked at"),
     (dict(**{"ig-lens__depths": "1,b"}), "ig-lens: depths can't be '1,b'; it is left out"),
     (dict(**{"ig-lens__depths": "1,9"}), "ig-lens: depth 9 is outside 0…3 of this model"),
     (dict(**{"layer-ig__steps": "0"}), "layer-ig: steps must be a whole number of at least 1, not 0"),
@@ -319,6 +325,44 @@ def test_the_host_can_limit_the_prompt_and_the_models(folder, fresh, monkeypatch
     at = opened(folder)
     assert "this page loads only gpt2: choose one of them" in texts(at)
     assert at.selectbox(key="model_name").options == ["gpt2"]
+
+
+def test_a_revision_is_never_a_path(folder, fresh):
+    for revision in ("/etc/passwd", "../../x", "a/../b"):
+        at = opened("owner/no-such-model", revision=revision)
+        assert f"{revision!r} is no revision" in texts(at)
+
+
+def test_an_answer_counts_against_the_hosts_limit(folder, fresh, monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_TOKENS", "8")
+    at = opened(folder, "map", answer="3")
+    assert "prompt and answer have 9 tokens and this page takes 8: leave out 1" in texts(at)
+
+
+def test_the_address_names_the_model_whose_numbers_are_shown(folder, fresh):
+    at = opened(folder, target_id="9")
+    at.session_state["model"] = models.choice_of("/no/such/folder")
+    settle(at)
+    assert at.query_params["model"] == folder
+
+
+def test_what_failed_can_be_tried_again(folder, fresh, monkeypatch):
+    from lenses.methods.conductance import Conductance
+
+    whole = Conductance.attributing
+
+    def broken(*given):
+        raise MemoryError("out of memory")
+        yield
+
+    monkeypatch.setattr(Conductance, "attributing", broken)
+    at = opened(folder)
+    assert "this is a defect of LensLedger" in texts(at)
+    monkeypatch.setattr(Conductance, "attributing", whole)
+    at.button(key="retry-conductance").click()
+    settle(at)
+    assert "this is a defect of LensLedger" not in texts(at)
+    assert len(charts(at)) == len(registry.LENSES) + 2
 
 
 def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
