@@ -12,9 +12,10 @@ import pytest
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout",
-    "proof", "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution", "lens",
-    "paths", "methods", "memory", "registry", "onset", "question", "outcome", "comparison", "depth_map",
-    "mapping", "receipt", "tables", "cells", "headline", "toy", "charts", "report", "terminal", "cli", "ui",
+    "proof", "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution",
+    "lens", "paths", "methods", "memory", "registry", "onset", "question", "outcome", "comparison",
+    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "toy", "charts", "report", "terminal",
+    "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

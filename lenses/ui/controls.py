@@ -53,7 +53,9 @@ def place(prompt: Prompt) -> int | None:
     count = len(prompt.tokens)
     start = st.session_state.pop("start_position", None)
     if start is not None and start >= count:
-        message("warning", f"position {start} of the address is outside the prompt: the last is {count - 1}")
+        problem = f"position {start} is outside the prompt, whose last is {count - 1}"
+        st.session_state["problems"].append(problem)
+        message("warning", f"{problem}; it is left out")
     elif start is not None:
         st.session_state["position"] = start if start < count - 1 else None
     if st.session_state.get("placed_for") != prompt:

@@ -96,10 +96,9 @@ def test_a_cell_of_chosen_depths_is_beside_the_depth_that_its_step_comes_from():
     decoder = tiny.decoder("gpt2")
     prompt = tokens.encode(decoder.tokenizer, tiny.PROMPT)
     some = finish(mapping(decoder, prompt, registry.get("ig-lens", depths=(1,)), top=5))
-    whole = finish(mapping(decoder, prompt, registry.get("ig-lens"), top=5))
-    for one, every in zip(cells.cells(some).itertuples(), cells.cells(whole).itertuples(), strict=False):
-        if one.depth == 3:
-            assert one.top_before == tables.listed(some.columns[one.position].surface.top[1])
+    frame = cells.cells(some)
+    for cell in frame[frame["depth"] == 3].itertuples():
+        assert cell.top_before == tables.listed(some.columns[cell.position].surface.top[1])
 
 
 @pytest.mark.parametrize("fold", [0.0, 0.2, 2.0])

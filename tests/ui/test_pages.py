@@ -266,7 +266,7 @@ WRONG = [
     (dict(chat="1"), "this model has no chat template"),
     (dict(lenses=""), "choose at least one method above"),
     (dict(lenses="ig-lens,no-such"), "there is no lens 'no-such'; it is left out"),
-    (dict(position="9"), "position 9 of the address is outside the prompt: the last is 5"),
+    (dict(position="9"), "position 9 is outside the prompt, whose last is 5; it is left out"),
     (dict(position="x"), "position must be a whole number of at most 9 digits, not 'x'; it is left out"),
     (dict(target_id="999999999"), "the target id 999999999 is outside this vocabulary"),
     (dict(target_id="9" * 5000), "target_id must be a whole number of at most 9 digits"),
@@ -304,7 +304,7 @@ def test_a_model_that_fails_to_load_leaves_the_old_one_in_use(folder, fresh):
 def test_a_session_holds_no_tensor_and_no_model(folder):
     for page in ("compare", "map"):
         at = opened(folder, page, answer="1", position="2")
-        for name in at.session_state.filtered_state:
+        for name in at.session_state._state.filtered_state:
             kinds = {kind.__name__ for kind in parts_of(at.session_state[name])}
             assert not kinds & {"Tensor", "Parameter", "Decoder", "Held", "Trace", "ndarray"}, name
 
