@@ -30,6 +30,7 @@ pytestmark = [
 QUICK = ["ig-lens", "logit-lens", "dla"]
 FRANCE = "The capital of France is"
 PICTURES = Path(__file__).parent.parent / "screenshots"
+expect.set_options(timeout=30_000)  # a machine that is busy is no failure
 LONG = 90_000
 """Milliseconds within which a model is loaded on any machine."""
 
