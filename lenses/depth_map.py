@@ -6,7 +6,6 @@ the end, the model's most likely next token.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from jaxtyping import Float, Int
 from numpy import ndarray
 
 from lenses.attribution import Attribution
+from lenses.outcome import number
 from lenses.surface import Ranked, Surface
 from lenses.tokens import Prompt
 
@@ -70,9 +70,9 @@ class DepthMap:
             "unit": self.lens.unit.value,
             "depths": self.depths.tolist(),
             "columns": [{"position": c.position, "target": _target(c.target)} for c in self.columns],
-            "values": [[_number(value) for value in row] for row in self.values],
-            "start": [_number(c.attribution.start) for c in self.columns],
-            "end": [_number(c.attribution.end) for c in self.columns],
+            "values": [[number(value) for value in row] for row in self.values],
+            "start": [number(c.attribution.start) for c in self.columns],
+            "end": [number(c.attribution.end) for c in self.columns],
             "warnings": list(self.warnings),
             "provenance": self.provenance,
         }
@@ -86,9 +86,4 @@ class DepthMap:
 
 
 def _target(target: Ranked) -> dict[str, Any]:
-    return {"id": target.id, "text": target.text, "probability": _number(target.probability)}
-
-
-def _number(value: float) -> float | None:
-    """A JSON number, or None for what JSON can't hold."""
-    return float(value) if math.isfinite(value) else None
+    return {"id": target.id, "text": target.text, "probability": number(target.probability)}

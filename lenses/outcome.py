@@ -62,7 +62,7 @@ class Comparison:
                 "position": self.target.position,
                 "id": self.target.token,
                 "text": self.target_text,
-                "probability": _number(self.probability),
+                "probability": number(self.probability),
             },
             "lenses": [_result(result) for result in self.results],
             "warnings": list(self.warnings),
@@ -130,30 +130,30 @@ def _result(result: Result) -> dict[str, Any]:
         "claim": a.claim.value,
         "options": {k: list(v) if isinstance(v, tuple) else v for k, v in a.options.items()},
         "depths": a.depths.tolist(),
-        "values": [_number(value) for value in a.values],
-        "start": _number(a.start),
-        "end": _number(a.end),
-        "constant": _number(a.constant),
+        "values": [number(value) for value in a.values],
+        "start": number(a.start),
+        "end": number(a.end),
+        "constant": number(a.constant),
         "additivity": {
             "claimed": judged.claimed,
-            "expected": _number(judged.expected),
-            "found": _number(judged.found),
-            "gap": _number(judged.gap),
-            "tolerance": _number(judged.tolerance),
+            "expected": number(judged.expected),
+            "found": number(judged.found),
+            "gap": number(judged.gap),
+            "tolerance": number(judged.tolerance),
             "verdict": judged.verdict.value,
         },
         "yardstick": {
-            "expected": _number(stick.expected),
-            "found": _number(stick.found),
+            "expected": number(stick.expected),
+            "found": number(stick.found),
             "claimed": stick.claimed,
         },
         "seconds": round(result.seconds, 4),
     }
     if a.positions is not None:
-        entry["positions"] = [[_number(value) for value in row] for row in a.positions]
+        entry["positions"] = [[number(value) for value in row] for row in a.positions]
     return entry
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """A JSON number, or None for what JSON can't hold."""
     return float(value) if math.isfinite(value) else None
