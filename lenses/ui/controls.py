@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lenses.tokens import Prompt
     from lenses.ui.models import Held
 
+LAST = -1  # an option of None would be shown as no choice at all
 LIKELY = 10
 """How many of the model's next tokens are offered as targets."""
 
@@ -57,18 +58,18 @@ def place(prompt: Prompt) -> int | None:
         st.session_state["problems"].append(problem)
         message("warning", f"{problem}; it is left out")
     elif start is not None:
-        st.session_state["position"] = start if start < count - 1 else None
+        st.session_state["position"] = start if start < count - 1 else LAST
     if st.session_state.get("placed_for") != prompt:
         # A browser knows an option by its label, which holds the token: it has to be told the new one.
         before, st.session_state["placed_for"] = st.session_state.get("position"), prompt
         kept = isinstance(before, int) and before < count - 1
-        st.session_state["position"] = before if kept else None
+        st.session_state["position"] = before if kept else LAST
     texts = {t.position: f"{t.position}: {visible(t.text)}" for t in prompt.tokens}
-    position: int | None = st.selectbox(
-        "Explain the word after", [None, *range(count - 1)], key="position", persist_state="session",
-        format_func=lambda k: "the last token" if k is None else texts[k],
+    position: int = st.selectbox(
+        "Explain the word after", [LAST, *range(count - 1)], key="position", persist_state="session",
+        format_func=lambda k: "the last token" if k == LAST else texts[k],
     )  # fmt: skip
-    return position
+    return None if position == LAST else position
 
 
 def rule() -> Rule:
