@@ -1,4 +1,4 @@
-"""The command line: `lenses compare`, `lenses map`, `lenses models`, `lenses methods`.
+"""The command line: `lenses compare`, `map`, `report`, `models` and `methods`.
 
 Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
 Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
@@ -6,28 +6,21 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 
 from __future__ import annotations
 
-import io
 import json
-import logging
-import os
 import sys
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from lenses import console
 from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from lenses.decoder import Decoder
     from lenses.depth_map import DepthMap
     from lenses.outcome import Comparison
-    from lenses.progress import Progress
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
@@ -71,6 +64,25 @@ Answer = Annotated[
 ]
 As = Annotated[Format, typer.Option(help="What to print.")]
 Output = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
+ListFile = Annotated[
+    Path, typer.Argument(help="The prompts: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column `prompt`.")
+]
+Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
+Quick = Annotated[
+    list[str] | None,
+    typer.Option("--lens", help="A lens; repeat for more. Those that read a trace once by default."),
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that the folder holds.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Prompts in one pass of the model, at most.")]
+Encoding = Annotated[str | None, typer.Option(help="The file's encoding; found out by default.")]
+Delimiter = Annotated[
+    str | None, typer.Option(help="comma, semicolon, tab, bar, none or a character; found out by default.")
+]
+Header = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
+]
+PromptColumn = Annotated[str | None, typer.Option(help="The column of the prompts, if not `prompt`.")]
+TargetColumn = Annotated[str | None, typer.Option(help="The column of the words, if not `target`.")]
 
 
 @app.command()
@@ -93,8 +105,8 @@ def compare(
     _refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
     lenses = registry.choose(names, baseline=baseline, steps=steps, depths=_depths(depths))
-    decoder = _load(model)
-    with _status("comparing"):
+    decoder = console.load(model)
+    with console.status("comparing"):
         from lenses import comparison
 
         result = comparison.compare(
@@ -118,12 +130,61 @@ def map(
 
     _refuse_unwritable(output)
     chosen = registry.get(lens)
-    decoder = _load(model)
+    decoder = console.load(model)
     from lenses import tokens
     from lenses.mapping import mapping
 
     read = tokens.encode(decoder.tokenizer, prompt, chat)
-    _write(_watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
+    _write(console.watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
+
+
+@app.command()
+def report(
+    file: ListFile,
+    output: Folder,
+    model: Model = DEFAULT,
+    lens: Quick = None,
+    resume: Resume = False,
+    batch_size: BatchSize = 32,
+    encoding: Encoding = None,
+    delimiter: Delimiter = None,
+    header: Header = None,
+    prompt_column: PromptColumn = None,
+    target_column: TargetColumn = None,
+) -> None:
+    """Explain every prompt of a list, and write a report: HTML, JSON, CSV, Parquet and XLSX.
+
+    What is done is kept as it comes: a run that was stopped goes on with --resume.
+    """
+    from lenses import prompts, registry
+
+    _refuse_no_folder(output)
+    names = list(dict.fromkeys(lens)) if lens else registry.quick()
+    lenses = [registry.get(name) for name in names]
+    manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
+    listed = prompts.read(file.read_bytes(), file.name, manner)
+    said = console.console(stderr=True)
+    said.print(listed.described(), markup=False)
+    for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
+        said.print(f"Note: {note}", markup=False)
+    decoder = console.load(model)
+    from lenses import report as reports
+
+    reports.readable(listed)
+    output.mkdir(parents=True, exist_ok=True)
+    if slow := [lens for lens in lenses if lens.slow]:
+        seconds = console.watched(reports.estimating(decoder, listed.rows, slow))
+        said.print(f"{', '.join(lens.name for lens in slow)}: about {seconds / 60:.0f} min for this list")
+    try:
+        found = console.watched(
+            reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
+        )
+    except KeyboardInterrupt:
+        said.print(f"What is done is kept in {output}: run the same with --resume to go on.", markup=False)
+        raise
+    from lenses import terminal
+
+    terminal.report(found, output, console.console())
 
 
 @app.command()
@@ -131,7 +192,7 @@ def models() -> None:
     """List the models that have a short name, and what else `--model` takes."""
     from lenses import terminal
 
-    terminal.models(_console())
+    terminal.models(console.console())
 
 
 @app.command()
@@ -139,12 +200,18 @@ def methods() -> None:
     """List the lenses: what each measures, what it claims adds up, its options and its source."""
     from lenses import terminal
 
-    terminal.methods(_console())
+    terminal.methods(console.console())
+
+
+def _delimiter(text: str | None) -> str | None:
+    """The character that a word or the character itself stands for."""
+    words = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "none": ""}
+    return text if text is None else words.get(text, text)
 
 
 def main() -> None:
     """The entry point: wrong usage and errors that a user can mend become a line or two."""
-    _quiet()
+    console.quiet()
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
@@ -178,42 +245,17 @@ def _depths(text: str | None) -> tuple[int, ...] | None:
         raise BadOption(f"--depths takes whole numbers with commas, as 0,4,8, not {text!r}") from None
 
 
-def _load(model: str) -> Decoder:
-    """The decoder, with its progress on stderr."""
-    with _status("importing torch and transformers"):
-        from lenses.loading import loading
-    decoder: Decoder = _watched(loading(model))
-    return decoder
-
-
-def _watched(work: Generator[Progress, None, Any]) -> Any:
-    """What the work makes, with its progress on stderr where that is a terminal."""
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
-    console = _console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
-        while True:
-            try:
-                step = next(work)
-            except StopIteration as end:
-                return end.value
-            progress.update(task, description=step.text, completed=step.done, total=step.total or None)
-
-
-@contextmanager
-def _status(text: str) -> Iterator[None]:
-    with _console(stderr=True).status(text):
-        yield
-
-
 def _refuse_unwritable(output: Path | None) -> None:
     """Say so before minutes of work, not after."""
     if output is not None and not output.parent.is_dir():
         raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
     if output is not None and output.is_dir():
         raise BadOption(f"--output takes the name of a file, and {output} is a folder")
+
+
+def _refuse_no_folder(output: Path) -> None:
+    if output.exists() and not output.is_dir():
+        raise BadOption(f"--output takes the name of a folder, and {output} is a file")
 
 
 def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:
@@ -231,28 +273,10 @@ def _print(found: Comparison | DepthMap, format: Format, file: Any) -> None:
 
     if format is Format.TABLE:
         if isinstance(found, DepthMap):
-            terminal.depth_map(found, _console(file=file))
+            terminal.depth_map(found, console.console(file=file))
         else:
-            terminal.show(found, _console(file=file))
+            terminal.show(found, console.console(file=file))
         return
     escaped = not str(file.encoding).lower().startswith("utf")
     json.dump(found.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
     file.write("\n")
-
-
-def _console(**options: Any) -> Any:
-    """A rich console; where there is no terminal to measure, a table gets 120 columns."""
-    from rich.console import Console
-
-    console = Console(highlight=False, **options)
-    return console if console.is_terminal else Console(highlight=False, width=120, **options)
-
-
-def _quiet() -> None:
-    """Keep transformers' and the Hub client's own bars and notes off the terminal."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    for library in ("transformers", "huggingface_hub"):
-        logging.getLogger(library).setLevel(logging.ERROR)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a table's bars on a terminal that has no such characters

@@ -6,6 +6,7 @@ returns a value that `to_dict` turns into the JSON of the command line.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
@@ -40,10 +41,20 @@ def compare(
     """
     chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or registry.LENSES]
     question = ask(decoder, prompt, target=target, position=position, chat=chat)
+    return finish(comparing(decoder, question, chosen))
+
+
+def comparing(
+    decoder: Decoder, question: Question, lenses: Sequence[Lens]
+) -> Generator[Progress, None, Comparison]:
+    """A question seen by each lens; one that this model or prompt does not allow is left out, and said.
+
+    Raises `UnsupportedLens` where none is left.
+    """
     results, refusals = [], []
-    for lens in chosen:
+    for lens in lenses:
         try:
-            results.append(explain(decoder, question, lens))
+            results.append((yield from explaining(decoder, question, lens)))
         except (UnsupportedLens, NonFinite) as refusal:
             refusals.append(f"{lens.name} is left out: {refusal}")
     if not results:
@@ -97,14 +108,14 @@ def describe(decoder: Decoder, readout_gap: float) -> dict[str, Any]:
 
 def provenance() -> dict[str, str]:
     """The versions behind the numbers, and when they were made (UTC)."""
-    return {
-        "lenses": version("lensledger"),
-        "torch": version("torch"),
-        "transformers": version("transformers"),
-        "captum": version("captum"),
-        "python": python_version(),
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
+    return {**versions(), "created": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+@functools.cache
+def versions() -> dict[str, str]:
+    """The versions of all that computes."""
+    found = {name: version(name) for name in ("torch", "transformers", "captum")}
+    return {"lenses": version("lensledger"), **found, "python": python_version()}
 
 
 def _coarse(decoder: Decoder, results: Sequence[Result]) -> list[str]:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lenses import handover
 from lenses.errors import BadPrompt, NonFinite, UnsupportedLens, UnsupportedModel
 from lenses.layout import Layout, Positions, layouts
 from lenses.proof import prove, remedy
@@ -70,6 +71,11 @@ class Decoder:
         """How many tokens the model was made for, and whether it can take more."""
         return self._layout.positions
 
+    @property
+    def spares_head(self) -> bool:
+        """Whether the head can be run at chosen positions alone."""
+        return "logits_to_keep" in self._layout.keywords
+
     # What it does
 
     @torch.no_grad()
@@ -79,22 +85,15 @@ class Decoder:
         Raises `BadPrompt` for ids that the model has no embedding or no place for, and `NonFinite`
         (naming the depth) where a state is infinite or not a number.
         """
-        ids = self._checked(ids)
+        ids = self.checked(ids)
         try:
             states, _ = self.flow(ids[None], positions=[len(ids) - 1])
         except (IndexError, RuntimeError) as error:
             if self.positions.tokens is None or len(ids) <= self.positions.tokens:
                 raise
             # A table that ends without showing it, such as MPT's biases.
-            raise BadPrompt(self._too_long(len(ids))) from error
-        residual = torch.cat(states)
-        finite = residual.isfinite().flatten(1).all(dim=1)
-        if not finite.all():
-            depth = int((~finite).nonzero()[0])
-            raise NonFinite(
-                f"the state at depth {depth} of {self.name or 'the model'} is not finite{remedy(self.dtype)}"
-            )
-        return Trace(ids, residual)
+            raise BadPrompt(self.positions.too_long(len(ids))) from error
+        return self.finite(Trace(ids, torch.cat(states)))
 
     def resume(
         self,
@@ -135,8 +134,8 @@ class Decoder:
         def tap(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
             # The model always goes on with a clone: Falcon adds into it in place.
             output = block(keep(hidden) if not states else hidden, *args, **kwargs)
-            self._kinds.setdefault(len(states) - 1, _kind(output))
-            return _like(output, keep(_hidden(output)))
+            self._kinds.setdefault(len(states) - 1, handover.kind(output))
+            return handover.like(output, keep(handover.hidden(output)))
 
         steps: dict[str, Step] = {self._block(b): tap for b in range(self.blocks)}
         ids = inputs
@@ -157,7 +156,14 @@ class Decoder:
         positions: Sequence[int] | None = None,
     ) -> Float[Tensor, "kept vocabulary"]:
         """The untouched model's own logits, after each of `positions` or all."""
-        return self._forward(self.model, self._checked(ids)[None], positions)[0]
+        return self.own_batch(self.checked(ids)[None], positions)[0]
+
+    @torch.no_grad()
+    def own_batch(
+        self, ids: Int[Tensor, "batch position"], positions: Sequence[int] | None = None
+    ) -> Float[Tensor, "batch kept vocabulary"]:
+        """The same for several prompts of one length (see `padded`)."""
+        return self._forward(self.model, ids, positions)
 
     @torch.no_grad()
     def embed(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position embedding"]:
@@ -212,6 +218,31 @@ class Decoder:
             return nn.functional.linear(rows.to(self.dtype), head.weight[token : token + 1], bias)[:, 0]
         return self.model.get_output_embeddings()(rows.to(self.dtype))[:, token]
 
+    def checked(self, ids: Int[Tensor, " position"] | Sequence[int]) -> Int[Tensor, " position"]:
+        """The ids as a tensor on the model's device; raises `BadPrompt` as `trace` does."""
+        ids = torch.as_tensor(ids, dtype=torch.long, device=self.device)
+        if ids.ndim != 1 or len(ids) == 0:
+            raise BadPrompt("there is no token to explain: give a prompt of at least one token")
+        if (outside := ids[(ids < 0) | (ids >= self.embeddings)]).numel():
+            raise BadPrompt(
+                f"token id {int(outside[0])} is outside the embedding, which has {self.embeddings} "
+                "rows: the tokenizer does not belong to this model"
+            )
+        limit = self.positions
+        if limit.table and limit.tokens is not None and len(ids) > limit.tokens:
+            raise BadPrompt(limit.too_long(len(ids)))
+        return ids
+
+    def finite(self, trace: Trace) -> Trace:
+        """The trace itself; raises `NonFinite`, naming the depth, where a state is no number."""
+        finite = trace.residual.isfinite().flatten(1).all(dim=1)
+        if not finite.all():
+            depth = int((~finite).nonzero()[0])
+            raise NonFinite(
+                f"the state at depth {depth} of {self.name or 'the model'} is not finite{remedy(self.dtype)}"
+            )
+        return trace
+
     # How
 
     def _learn(self, layout: Layout) -> None:
@@ -234,7 +265,7 @@ class Decoder:
         def put_in(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
             reached.append(depth)
             state = given.to(hidden.device, self.dtype, copy=True)
-            return block(state, *args, **kwargs) if depth == 0 else _like(self._kinds[last], state)
+            return block(state, *args, **kwargs) if depth == 0 else handover.like(self._kinds[last], state)
 
         steps: dict[str, Step] = {self._block(b): self._passed(b) for b in range(last)}
         steps[self._block(last)] = put_in
@@ -244,7 +275,7 @@ class Decoder:
         return logits.reshape(*residual.shape[:-2], *logits.shape[1:])
 
     def _passed(self, block: int) -> Step:
-        return lambda _, hidden, args, kwargs: _like(self._kinds[block], hidden)
+        return lambda _, hidden, args, kwargs: handover.like(self._kinds[block], hidden)
 
     def _plain_head(self) -> nn.Linear | None:
         """The head, where it is exactly a matrix product that nothing else listens to."""
@@ -271,48 +302,9 @@ class Decoder:
         keywords: dict[str, Any] = {}
         if "use_cache" in self._layout.keywords:
             keywords["use_cache"] = False
-        spared = positions is not None and "logits_to_keep" in self._layout.keywords
+        spared = positions is not None and self.spares_head
         if spared:
             keywords["logits_to_keep"] = torch.tensor(positions, device=ids.device)
         output = model(input_ids=ids, **keywords)
         logits = output.logits if hasattr(output, "logits") else output[0]
         return logits if spared or positions is None else logits[:, list(positions)]
-
-    def _too_long(self, count: int) -> str:
-        places = self.positions.tokens or 0
-        return (
-            f"the prompt has {count} tokens and the model has places for {places}: "
-            f"leave out at least {count - places}"
-        )
-
-    def _checked(self, ids: Tensor | Sequence[int]) -> Tensor:
-        ids = torch.as_tensor(ids, dtype=torch.long, device=self.device)
-        if ids.ndim != 1 or len(ids) == 0:
-            raise BadPrompt("there is no token to explain: give a prompt of at least one token")
-        if (outside := ids[(ids < 0) | (ids >= self.embeddings)]).numel():
-            raise BadPrompt(
-                f"token id {int(outside[0])} is outside the embedding, which has {self.embeddings} "
-                "rows: the tokenizer does not belong to this model"
-            )
-        limit = self.positions
-        if limit.table and limit.tokens is not None and len(ids) > limit.tokens:
-            raise BadPrompt(self._too_long(len(ids)))
-        return ids
-
-
-def _hidden(output: Any) -> Tensor:
-    """The residual in what a block handed back: a tensor, or the first of a tuple or list."""
-    first = output[0] if isinstance(output, tuple | list) else output
-    if not isinstance(first, Tensor):
-        raise UnsupportedModel(f"a block hands back a {type(first).__name__}, not a tensor")
-    return first
-
-
-def _kind(output: Any) -> Any:
-    """The shape of a block's answer without its tensors, for blocks that are left out later."""
-    return None if isinstance(output, Tensor) else type(output)([None] * len(output))
-
-
-def _like(output: Any, hidden: Tensor) -> Any:
-    """`hidden`, handed back in the manner of `output`."""
-    return type(output)([hidden, *output[1:]]) if isinstance(output, tuple | list) else hidden

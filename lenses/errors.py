@@ -37,5 +37,9 @@ class BadPromptFile(LensesError):
     """A prompt list could not be read; the text names the line."""
 
 
+class BadRun(LensesError):
+    """A folder can't take this run: another one is in it, or its files can't be read."""
+
+
 class NonFinite(LensesError):
     """A state or a readout is infinite or not a number; the text names the depth."""

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lenses.attribution import Claim, Unit
 from lenses.onset import onset
 from lenses.tokens import visible
 
@@ -28,12 +27,8 @@ def headline(comparison: Comparison) -> str:
         f"{comparison.model['name']} gives ‘{visible(comparison.target_text)}’ "
         f"{percent(comparison.probability)} after “{_before(comparison)}”"
     )
-    ledgers = [
-        r.attribution
-        for r in comparison.results
-        if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
-    ]
-    return f"{said}; {_account(ledgers[0])}." if ledgers and ledgers[0].values.any() else f"{said}."
+    ledger = next((r.attribution for r in comparison.ledgers), None)
+    return f"{said}; {_account(ledger)}." if ledger and ledger.values.any() else f"{said}."
 
 
 def percent(probability: float) -> str:

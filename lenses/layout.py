@@ -18,6 +18,14 @@ class Positions:
     tokens: int | None
     table: bool
 
+    def too_long(self, count: int) -> str:
+        """What to say of a prompt of `count` tokens that has more than there are places."""
+        places = self.tokens or 0
+        return (
+            f"the prompt has {count} tokens and the model has places for {places}: "
+            f"leave out at least {count - places}"
+        )
+
 
 @dataclass(frozen=True)
 class Layout:

@@ -46,6 +46,15 @@ class Comparison:
     warnings: tuple[str, ...]
     provenance: dict[str, str]
 
+    @property
+    def ledgers(self) -> tuple[Result, ...]:
+        """The results that keep an account of the probability: shares that sum over depths."""
+        return tuple(
+            r
+            for r in self.results
+            if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
+        )
+
     def onsets(self, rule: Rule = "moves") -> dict[str, int | None]:
         """The onset depth by the shares of each lens that claims a sum across depths."""
         across = [r.attribution for r in self.results if r.attribution.claim is Claim.ACROSS]

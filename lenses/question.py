@@ -6,12 +6,13 @@ that another target, depth or lens needs no second pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
+from torch import Tensor
 
 from lenses import readout, tokens
 from lenses import target as targets
@@ -84,9 +85,20 @@ def read(decoder: Decoder, prompt: Prompt, position: int | None = None) -> Readi
     place = targets.at(prompt, position)
     trace = decoder.trace(prompt.ids)
     ((own, gap),) = proved(decoder, trace, [place])
-    return Reading(
-        prompt, trace, place, own, max(gap, decoder.readout_gap), (*prompt.warnings, *_long(decoder, prompt))
-    )
+    return reading(decoder, prompt, trace, place, own, gap)
+
+
+def reading(
+    decoder: Decoder,
+    prompt: Prompt,
+    trace: Trace,
+    position: int,
+    own: Float[ndarray, " vocabulary"],
+    gap: float,
+) -> Reading:
+    """The reading of a prompt whose parts are there, with all that a reader should be warned of."""
+    warnings = (*prompt.warnings, *_long(decoder, prompt))
+    return Reading(prompt, trace, position, own, max(gap, decoder.readout_gap), warnings)
 
 
 def proved(
@@ -99,13 +111,21 @@ def proved(
     size = readout.chunk_rows(decoder)
     for start in range(0, len(positions), size):
         part = positions[start : start + size]
-        own = decoder.own(trace.ids, part)
-        read = decoder.readout(trace[-1][part])
-        for first in range(0, len(part), ROWS):
-            rows = slice(first, first + ROWS)
-            theirs, ours = (_softmax(logits[rows].double().cpu().numpy()) for logits in (own, read))
-            for place, row, other in zip(part[rows], theirs, ours, strict=True):
-                yield row, _gap(decoder, place, row, other)
+        yield from compared(decoder, part, decoder.own(trace.ids, part), decoder.readout(trace[-1][part]))
+
+
+def compared(
+    decoder: Decoder,
+    places: Sequence[int],
+    own: Float[Tensor, "place vocabulary"],
+    read: Float[Tensor, "place vocabulary"],
+) -> Iterator[tuple[Float[ndarray, " vocabulary"], float]]:
+    """The same for logits that are there: the model's own and those of the readout."""
+    for first in range(0, len(places), ROWS):
+        rows = slice(first, first + ROWS)
+        theirs, ours = (_softmax(logits[rows].double().cpu().numpy()) for logits in (own, read))
+        for place, row, other in zip(places[rows], theirs, ours, strict=True):
+            yield row, _gap(decoder, place, row, other)
 
 
 def aim(decoder: Decoder, reading: Reading, target: str | int | None = None) -> Question:
@@ -113,11 +133,19 @@ def aim(decoder: Decoder, reading: Reading, target: str | int | None = None) -> 
 
     Raises `BadPrompt` for a target that the vocabulary does not have.
     """
-    place = reading.position
-    chosen, warned = targets.choose(
-        decoder.tokenizer, reading.prompt, place, reading.probabilities, target
+    return pose(decoder, reading, *choose(decoder, reading, target))
+
+
+def choose(decoder: Decoder, reading: Reading, target: str | int | None) -> tuple[Target, list[str]]:
+    """The target of `aim`, and what to warn of."""
+    return targets.choose(
+        decoder.tokenizer, reading.prompt, reading.position, reading.probabilities, target
     )  # fmt: skip
-    start = readout.depths(decoder, reading.trace, place, chosen.token).probability[0]
+
+
+def pose(decoder: Decoder, reading: Reading, chosen: Target, warned: Sequence[str]) -> Question:
+    """The question about a target that was chosen; reads every depth, unless that was done before."""
+    start = readout.depths(decoder, reading.trace, reading.position, chosen.token).probability[0]
     return Question(
         reading, chosen, tokens.text_of(decoder.tokenizer, chosen.token),
         delta=float(reading.probabilities[chosen.token] - start),

@@ -7,8 +7,9 @@ and are normalised in place, so nothing of size rows × vocabulary is ever alive
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,15 +73,30 @@ def depths(decoder: Decoder, trace: Trace, position: int, token: int) -> Reading
     Kept with the trace, so that lenses that start from the same levels share one pass. A trace that
     was changed in place since then is read again.
     """
-    known = trace.memo.setdefault(decoder, {})
-    key = (position, token, trace.residual.device, trace.residual._version)
+    known, key = trace.memo.setdefault(decoder, {}), _key(trace, position, token)
     if key not in known:
-        read_now = read(decoder, trace.residual[:, position], token, top=min(TOP, decoder.vocabulary))
-        for values in vars(read_now).values():
-            values.setflags(write=False)
-        known[key] = read_now
+        remember(decoder, [(trace, position, token)])
     found: Readings = known[key]
     return found
+
+
+def remember(decoder: Decoder, wanted: Sequence[tuple[Trace, int, int]]) -> None:
+    """Read every depth of several (trace, position, token) at once, for `depths` to find."""
+    rows = torch.cat([trace.residual[:, position] for trace, position, _ in wanted])
+    counts = [trace.blocks + 1 for trace, _, _ in wanted]
+    tokens = [torch.full((n,), token) for n, (_, _, token) in zip(counts, wanted, strict=True)]
+    found = read(decoder, rows, torch.cat(tokens), top=min(TOP, decoder.vocabulary))
+    cuts = np.cumsum(counts)[:-1]
+    parts = zip(*(np.split(values, cuts) for values in vars(found).values()), strict=True)
+    for (trace, position, token), values in zip(wanted, parts, strict=True):
+        made = Readings(*(part.copy() for part in values))
+        for part in vars(made).values():
+            part.setflags(write=False)
+        trace.memo.setdefault(decoder, {})[_key(trace, position, token)] = made
+
+
+def _key(trace: Trace, position: int, token: int) -> tuple[Any, ...]:
+    return position, token, trace.residual.device, trace.residual._version
 
 
 def level(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Float[ndarray, " row"]:

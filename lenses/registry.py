@@ -26,6 +26,11 @@ def get(name: str, **options: Any) -> Lens:
     return LENSES[name](**options)
 
 
+def quick() -> list[str]:
+    """The names of the lenses that read a trace once, which a list is run with by default."""
+    return [name for name in LENSES if not get(name).slow]
+
+
 def choose(
     names: list[str] | None = None,
     *,

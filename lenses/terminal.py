@@ -19,7 +19,10 @@ from lenses.receipt import value as shown
 from lenses.tokens import visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lenses.depth_map import DepthMap
+    from lenses.findings import Findings
     from lenses.outcome import Comparison, Result
 
 UP, DOWN = "blue", "dark_orange"
@@ -31,6 +34,7 @@ COLOURS = {
     Verdict.BROKEN: "bold red",
 }
 BLOCKS = " ▏▎▍▌▋▊▉█"
+FAILURES = 5
 HEIGHTS = "·▁▂▃▄▅▆▇█"
 
 
@@ -75,6 +79,19 @@ def depth_map(found: DepthMap, console: Console) -> None:
     console.print(table)
     for warning in found.warnings:
         console.print(Text("Warning: ", style="yellow") + Text(warning))
+
+
+def report(found: Findings, folder: Path, console: Console) -> None:
+    """What `lenses report` says when it is done: the findings in sentences, and where the files are."""
+    from lenses import aggregates
+
+    for sentence in aggregates.sentences(found):
+        console.print(Text(sentence))
+    for row in found.failed.head(FAILURES).to_dict("records"):
+        console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]))
+    if (more := len(found.failed) - FAILURES) > 0:
+        console.print(Text(f"… and {more} more failures, all in summary.csv"))
+    console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))
 
 
 def methods(console: Console) -> None:

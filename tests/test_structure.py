@@ -11,11 +11,11 @@ import pytest
 
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
-    "errors", "building", "progress", "catalog", "quadrature", "fetch", "convert", "trace", "twin", "layout",
-    "proof", "decoder", "loading", "readout", "tokens", "target", "surface", "baseline", "attribution",
-    "lens", "paths", "methods", "memory", "registry", "onset", "question", "outcome", "comparison",
-    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "toy", "charts", "report", "terminal",
-    "cli", "ui",
+    "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace", "twin",
+    "handover", "layout", "proof", "decoder", "loading", "readout", "padded", "tokens", "target", "surface",
+    "baseline", "attribution", "lens", "paths", "methods", "memory", "registry", "onset", "question",
+    "together", "outcome", "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt",
+    "tables", "cells", "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
@@ -23,6 +23,10 @@ PLACES = {
     "captum": {"methods"},
     "transformers": {"loading", "convert"},
     "typer": {"cli"},
+    "openpyxl": {"prompts"},
+    "pyarrow": {"store", "report"},
+    "xlsxwriter": {"report"},
+    "jinja2": {"report"},
 }
 FILES = sorted(HOME.rglob("*.py"))
 

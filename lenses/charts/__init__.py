@@ -9,10 +9,25 @@ A chart is made of plain values (`lenses.outcome`) and needs no torch. Fields ha
 no text of a user is ever read as a field; what a user wrote is data and nothing else.
 """
 
-from lenses.charts.agreement import agreement
+from lenses.charts.agreement import agreement, mean_agreement
 from lenses.charts.card import card
 from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
-from lenses.charts.ledger import ledger
+from lenses.charts.ledger import ledger, ledger_panel
+from lenses.charts.spread import band, onset_groups, onsets, panel
 
-__all__ = ["WIDTH", "agreement", "card", "heat", "ledger", "save", "spec"]
+__all__ = [
+    "WIDTH",
+    "agreement",
+    "band",
+    "card",
+    "heat",
+    "ledger",
+    "ledger_panel",
+    "mean_agreement",
+    "onset_groups",
+    "onsets",
+    "panel",
+    "save",
+    "spec",
+]

@@ -5,19 +5,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import altair as alt
+import pandas as pd
 
-from lenses import tables
+from lenses import aggregates, tables
 from lenses.charts.style import DOWN, UP
 
 if TYPE_CHECKING:
+    from lenses.findings import Findings
     from lenses.outcome import Comparison
 
 
 def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.LayerChart:
     """A square of rank correlations, −1 (reversed) to 1 (the same order)."""
     titles = {r.attribution.lens: r.title for r in comparison.results}
+    return square(tables.agreement(comparison).rename(index=titles, columns=titles), titles, width=width)
+
+
+def mean_agreement(findings: Findings, *, width: int | str = "container") -> alt.LayerChart:
+    """The same over a whole list: the mean of the prompts' rank correlations."""
+    titles = {lens.lens: lens.title for lens in findings.lenses}
+    return square(aggregates.agreement(findings), titles, width=width)
+
+
+def square(frame: pd.DataFrame, titles: dict[str, str], *, width: int | str) -> alt.LayerChart:
+    """Correlations by title; `titles` gives each lens's short name its title, in order."""
     order = list(titles.values())
-    frame = tables.agreement(comparison).rename(index=titles, columns=titles)
     cells = frame.rename_axis("one").reset_index().melt("one", var_name="other", value_name="rank")
     cells["short"] = cells["other"].map({title: lens for lens, title in titles.items()})
     cells["shown"] = [f"{value:.2f}" if value == value else "n/a" for value in cells["rank"]]

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from lenses import charts, tables
-from lenses.attribution import Claim, Unit
 from lenses.onset import Rule
 from lenses.receipt import place
 from lenses.ui.drawing import draw
@@ -27,7 +26,7 @@ FOLD = 0.01
 def ledger_and_agreement(answer: Answer) -> None:
     """The account of the probability, and how alike the methods rank the depths."""
     left, right = st.columns([3, 2], gap="medium")
-    books = _books(answer.comparison)
+    books = answer.comparison.ledgers
     keys = tuple(card.key for card in answer.cards if card.result is not None)
     with left:
         st.subheader("The ledger", anchor=False)
@@ -97,15 +96,6 @@ def take_away(answer: Answer, rule: Rule) -> None:
     small("The address of this page holds the model, the prompt, the word and all options: send it to share.")
 
 
-def _books(comparison: Comparison) -> list[Result]:
-    """The lenses that keep an account of the probability."""
-    return [
-        r
-        for r in comparison.results
-        if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
-    ]
-
-
 def _named(comparison: Comparison) -> Any:
     """The table with the methods' titles and units, and each depth's name."""
     heads = {r.attribution.lens: f"{r.title} ({r.attribution.unit.value})" for r in comparison.results}
@@ -123,7 +113,7 @@ def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
         return lambda: charts.card(found, result, onset=onset, width=charts.WIDTH)
 
     pictures = {result.title: card(result) for result in found.results}
-    if books := _books(found):
+    if books := found.ledgers:
         pictures["The ledger"] = lambda: charts.ledger(books[0], fold=FOLD, width=charts.WIDTH)
     pictures["Agreement"] = lambda: charts.agreement(found, width=charts.WIDTH)
     return pictures

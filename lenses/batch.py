@@ -1,0 +1,169 @@
+"""Many prompts, one after another in batches: each row's comparison, or why it has none.
+
+Law: a row's numbers are those of `comparison.compare` for its prompt alone, within 1e-5 of
+probability, whatever the batch; a bad row fails alone; memory does not grow with the list.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+import torch
+
+from lenses import comparison, padded, question, registry, together, tokens
+from lenses.decoder import Decoder
+from lenses.errors import BadOption, LensesError
+from lenses.findings import Outcome
+from lenses.lens import Lens
+from lenses.progress import Progress
+from lenses.prompts import Row
+from lenses.question import Question
+from lenses.tokens import Prompt
+
+BATCH = 32
+"""Rows in one pass of the model, at most; `padded.tokens` bounds it further."""
+
+WINDOW = 1024
+"""Rows of the list that are sorted by length together: the list itself may be of any length."""
+
+
+Outcomes: TypeAlias = tuple[Outcome, ...]
+Ready: TypeAlias = tuple[Row, Prompt]
+
+
+def run(
+    decoder: Decoder,
+    rows: Sequence[Row],
+    lenses: Sequence[str | Lens] | None = None,
+    *,
+    batch_size: int = BATCH,
+) -> Iterator[Outcome]:
+    """The outcome of each row, in no fixed order; by default with the lenses of `registry.quick`.
+
+    The target of a row is its own or the model's most likely next token, after the prompt's last
+    token. Raises `UnknownLens` and `BadOption` for what is wrong with the lenses, not with a row.
+    """
+    chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or registry.quick()]
+    for step in running(decoder, rows, chosen, batch_size=batch_size):
+        if isinstance(step, tuple):
+            yield from step
+
+
+def running(
+    decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens], *, batch_size: int = BATCH
+) -> Iterator[Progress | Outcomes]:
+    """The outcomes of one batch after another, and before and between them how far the work is.
+
+    All rows of a batch are of one `window`.
+    """
+    done, total = 0, len(rows)
+    for _, group in groupby(rows, key=lambda row: window(row.row)):
+        ready, failed = [], []
+        for row in group:
+            yield Progress("reading the prompts", done, total)
+            try:
+                ready.append((row, _encoded(decoder, row)))
+            except LensesError as error:
+                failed.append(Outcome(row, failure=str(error)))
+        if failed:
+            done += len(failed)
+            yield tuple(failed)
+        for batch in _batches(decoder, ready, batch_size):
+            step = Progress("explaining", done, total)
+            yield step
+            outcomes = yield from _answers(decoder, batch, lenses, step)
+            done += len(outcomes)
+            yield outcomes
+    yield Progress("explaining", done, total)
+
+
+def window(row: int) -> int:
+    """Which window of the list a row is in."""
+    return (row - 1) // WINDOW
+
+
+def _encoded(decoder: Decoder, row: Row) -> Prompt:
+    if row.problem:
+        raise LensesError(row.problem)
+    return tokens.encode(decoder.tokenizer, row.prompt)
+
+
+def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[Ready]]:
+    """Prompts of like lengths, the longest first: the most memory is taken at once or never."""
+    most = padded.tokens(decoder)
+    batch: list[Ready] = []
+    for one in sorted(ready, key=lambda one: -len(one[1].tokens)):
+        longest = len((batch or [one])[0][1].tokens)
+        if batch and (len(batch) == size or (len(batch) + 1) * longest > most):
+            yield batch
+            batch = []
+        batch.append(one)
+    if batch:
+        yield batch
+
+
+def _answers(
+    decoder: Decoder, batch: list[Ready], lenses: Sequence[Lens], step: Progress
+) -> Generator[Progress, None, Outcomes]:
+    """The outcomes of a batch; what goes wrong with all of it is tried again in halves, then alone."""
+    try:
+        asked = _asked(decoder, batch)
+    except (padded.PaddingMatters, RuntimeError) as error:
+        # Too much memory, or a model that takes no such batch; alone, a row says what is wrong with it.
+        if len(batch) == 1:
+            logging.getLogger(__name__).exception("a row failed")
+            return (Outcome(batch[0][0], failure=_defect(error)),)
+        cut = 1 if isinstance(error, padded.PaddingMatters) else (len(batch) + 1) // 2
+        parts = [batch[k : k + cut] for k in range(0, len(batch), cut)]
+        made: Outcomes = ()
+        for part in parts:
+            made += yield from _answers(decoder, part, lenses, step)
+            yield Progress(step.text, step.done + len(made), step.total)
+        return made
+    outcomes = []
+    for (row, _), one in zip(batch, asked, strict=True):
+        outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
+    return tuple(outcomes)
+
+
+def _asked(decoder: Decoder, batch: list[Ready]) -> list[Question | LensesError]:
+    if len(batch) > 1:
+        return together.ask(decoder, [prompt for _, prompt in batch], [row.target for row, _ in batch])
+    ((row, prompt),) = batch
+    try:
+        return [question.aim(decoder, question.read(decoder, prompt), row.target)]
+    except LensesError as error:
+        return [error]
+
+
+def _answer(
+    decoder: Decoder, row: Row, asked: Question | LensesError, lenses: Sequence[Lens], step: Progress
+) -> Generator[Progress, None, Outcome]:
+    if isinstance(asked, LensesError):
+        return Outcome(row, failure=str(asked))
+    work = comparison.comparing(decoder, asked, lenses)
+    try:
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                return Outcome(row, end.value)
+            yield step
+    except BadOption:
+        raise  # the lens does not fit the model: no row can be explained by it
+    except LensesError as error:
+        return Outcome(row, failure=str(error))
+    except Exception as error:
+        # A defect must not end the list, nor go unseen.
+        logging.getLogger(__name__).exception("a row failed")
+        return Outcome(row, failure=_defect(error))
+
+
+def _defect(error: Exception) -> str:
+    """What is said of a row where nothing is known to be wrong with it."""
+    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+        return "there is not enough memory for this prompt: shorten it, or take a machine with more"
+    return f"this is a defect of LensLedger, and its log says more: {error!r}"

@@ -1,0 +1,205 @@
+"""What a list of prompts came to: one row a prompt, one value a prompt, lens and depth; no torch.
+
+`Gathering` takes outcomes one by one and keeps numbers only, so that a long list fits; `Findings` is
+the result, from which every table, chart and file of a report is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from numpy import ndarray
+
+from lenses.attribution import Claim, Unit
+from lenses.onset import onset
+from lenses.outcome import Comparison, Result
+from lenses.prompts import Row
+
+COLUMNS = (
+    "row", "line", "id", "group", "prompt", "target", "probability", "delta", "onset", "gap", "verdict",
+    "warnings", "failure",
+)  # fmt: skip
+"""The columns of `summary.csv`, before the file's own."""
+
+
+NOT_RUN = "not run: the run was stopped before this row"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one row: its comparison, or the reason why there is none."""
+
+    row: Row
+    comparison: Comparison | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class LensFindings:
+    """One lens over the prompts that it could explain, in the list's order."""
+
+    lens: str
+    title: str
+    unit: Unit
+    claim: Claim
+    options: dict[str, Any]
+    depths: Int[ndarray, " depth"]
+    rows: Int[ndarray, " prompt"]
+    values: Float[ndarray, "prompt depth"]
+    gaps: Float[ndarray, " prompt"]
+    """|found − expected| of the claim; not a number where nothing is claimed."""
+    verdicts: tuple[str, ...]
+    seconds: float
+
+    @property
+    def keeps_ledger(self) -> bool:
+        """Whether its values are shares of a probability."""
+        return self.claim is Claim.ACROSS and self.unit is Unit.PROBABILITY
+
+
+@dataclass(frozen=True)
+class Findings:
+    """A report's numbers. `rows` has `COLUMNS`, then `against` and `extra`, a mapping.
+
+    `against` is how much probability moved against the whole change: 0 for a monotone ledger.
+    `settings` is what was asked (`store.settings`), `model` and `provenance` as in a comparison.
+    """
+
+    settings: dict[str, Any]
+    model: dict[str, Any]
+    provenance: dict[str, Any]
+    rows: pd.DataFrame
+    lenses: tuple[LensFindings, ...]
+
+    @property
+    def explained(self) -> pd.DataFrame:
+        """The rows that have a comparison."""
+        return self.rows[self.rows["failure"] == ""]
+
+    @property
+    def failed(self) -> pd.DataFrame:
+        return self.rows[self.rows["failure"] != ""]
+
+    @property
+    def groups(self) -> list[str]:
+        """The groups that explained rows name, in the list's order."""
+        return [group for group in dict.fromkeys(self.explained["group"]) if group]
+
+    @property
+    def ledger(self) -> LensFindings | None:
+        """The first lens whose values are shares of a probability."""
+        return next((lens for lens in self.lenses if lens.keeps_ledger), None)
+
+
+@dataclass
+class _Lens:
+    """What is being gathered of one lens."""
+
+    first: Result
+    rows: list[int] = field(default_factory=list)
+    values: list[Float[ndarray, " depth"]] = field(default_factory=list)
+    gaps: list[float] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, row: int, result: Result) -> None:
+        if not np.array_equal(result.attribution.depths, self.first.attribution.depths):
+            raise ValueError(f"{result.attribution.lens} has other depths in row {row} than before")
+        self.rows.append(row)
+        self.values.append(result.attribution.values)
+        self.gaps.append(abs(result.additivity.gap) if result.additivity.claimed else np.nan)
+        self.verdicts.append(result.additivity.verdict.value)
+        self.seconds += result.seconds
+
+    def found(self) -> LensFindings:
+        a = self.first.attribution
+        return LensFindings(
+            a.lens, self.first.title, a.unit, a.claim, a.options, a.depths, np.array(self.rows),
+            np.stack(self.values), np.array(self.gaps), tuple(self.verdicts), self.seconds,
+        )  # fmt: skip
+
+
+class Gathering:
+    """Takes outcomes in the list's order and makes `Findings` of them."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self._settings = settings
+        self._rows: list[dict[str, Any]] = []
+        self._lenses: dict[str, _Lens] = {}
+        self._newest: Comparison | None = None
+        self._gap = 0.0
+
+    def add(self, one: Outcome) -> None:
+        row, found = one.row, one.comparison
+        self._rows.append(summary(one))
+        for result in found.results if found else ():
+            name = result.attribution.lens
+            self._lenses.setdefault(name, _Lens(result)).add(row.row, result)
+        if found:
+            self._gap = max(self._gap, found.model["readout_gap"] or 0.0)
+            if not self._newest or found.provenance["created"] > self._newest.provenance["created"]:
+                self._newest = found
+
+    def findings(self) -> Findings:
+        """What there is by now."""
+        known = self._newest
+        order = list(self._settings["lenses"])
+        lenses = sorted(self._lenses.values(), key=lambda lens: order.index(lens.first.attribution.lens))
+        return Findings(
+            self._settings,
+            {**known.model, "readout_gap": self._gap} if known else dict(self._settings["model"]),
+            dict(known.provenance) if known else {},
+            _typed(pd.DataFrame(self._rows, columns=[*COLUMNS, "against", "extra"])),
+            tuple(lens.found() for lens in lenses),
+        )
+
+
+def gathered(settings: dict[str, Any], outcomes: Iterable[Outcome]) -> Findings:
+    """The findings of a whole list."""
+    gathering = Gathering(settings)
+    for one in outcomes:
+        gathering.add(one)
+    return gathering.findings()
+
+
+def summary(one: Outcome) -> dict[str, Any]:
+    """One line of `summary.csv`: the numbers of the lens that keeps the ledger, or else of the first."""
+    row, found = one.row, one.comparison
+    line: dict[str, Any] = dict.fromkeys(COLUMNS)
+    line |= {
+        "row": row.row, "line": row.line, "id": row.id, "group": row.group, "prompt": row.prompt,
+        "target": row.target or "", "failure": one.failure, "warnings": "", "extra": dict(row.extra),
+    }  # fmt: skip
+    if found is None:
+        return line
+    ledger = next(iter(found.ledgers), None)
+    shown = ledger or found.results[0]
+    judged = shown.additivity
+    line |= {
+        "target": found.target_text,
+        "probability": found.probability,
+        "delta": shown.yardstick.expected,
+        "gap": judged.gap if judged.claimed else None,
+        "verdict": judged.verdict.value,
+        "warnings": "; ".join(found.warnings),
+    }
+    if ledger is not None:
+        a = ledger.attribution
+        line |= {"onset": onset(a.depths, a.values), "against": against(a.values)}
+    return line
+
+
+def _typed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Numbers stay numbers where some are missing."""
+    floats = dict.fromkeys(("probability", "delta", "gap", "against"), "float64")
+    return rows.astype({**floats, "onset": "Int64", "verdict": "string"})
+
+
+def against(shares: Float[ndarray, " depth"]) -> float:
+    """How much moved against the whole change: 0 where every share has the sign of the sum."""
+    return float(np.abs(shares).sum() - abs(shares.sum())) / 2

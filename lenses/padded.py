@@ -1,0 +1,93 @@
+"""Several prompts in one pass, padded on the right: the same numbers as one by one.
+
+A token of a decoder-only model never sees what follows it (proved at load), and padding on the right
+leaves every position where it was, so no mask is needed. Where padding matters all the same, as with
+rotary tables that depend on the length of the input, `traces` notices and says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lenses.decoder import Decoder
+from lenses.readout import BUDGET
+from lenses.trace import Trace
+
+SAME = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
+"""How far a state may be from the one that its prompt has alone, relative to its length: rounding."""
+
+STATES = 128 << 20
+"""Bytes of states that one pass may leave behind."""
+
+
+class PaddingMatters(Exception):
+    """Padding changes what this model makes of a prompt: run them one by one."""
+
+
+@torch.no_grad()
+def traces(decoder: Decoder, ids: Sequence[Int[Tensor, " position"]]) -> list[Trace]:
+    """The trace of each prompt, all in one pass; they are not looked at for infinities.
+
+    The prompt with the most padding is run alone as well, and has to come out the same. Raises
+    `PaddingMatters` where it does not.
+    """
+    states, _ = decoder.flow(pad(ids), positions=[0])
+    made = [Trace(one, torch.stack([state[k, : len(one)] for state in states])) for k, one in enumerate(ids)]
+    shortest = min(made, key=lambda trace: trace.positions)
+    if shortest.positions < max(map(len, ids)):
+        _refuse_difference(decoder, shortest)
+    return made
+
+
+@torch.no_grad()
+def own(
+    decoder: Decoder, ids: Sequence[Int[Tensor, " position"]], places: Sequence[int]
+) -> Float[Tensor, "row vocabulary"]:
+    """The untouched model's own logits of each prompt after its place, in bounded memory."""
+    rows: list[Tensor] = []
+    for group in _groups(decoder, ids, places):
+        kept = sorted({places[k] for k in group})
+        logits = decoder.own_batch(pad([ids[k] for k in group]), kept)
+        rows += [logits[j, kept.index(places[k])].clone() for j, k in enumerate(group)]
+    return torch.stack(rows)
+
+
+def pad(ids: Sequence[Int[Tensor, " position"]]) -> Int[Tensor, "row position"]:
+    """The prompts in one tensor, each followed by its own last token: no model takes that for padding."""
+    longest = max(map(len, ids))
+    return torch.stack([torch.cat([one, one[-1:].expand(longest - len(one))]) for one in ids])
+
+
+def tokens(decoder: Decoder) -> int:
+    """How many tokens, padding included, one pass may take."""
+    size = torch.finfo(decoder.dtype).bits // 8 * decoder.width * (decoder.blocks + 1)
+    bound = STATES // size
+    return max(1, bound if decoder.spares_head else min(bound, BUDGET // (4 * decoder.vocabulary)))
+
+
+def _groups(
+    decoder: Decoder, ids: Sequence[Int[Tensor, " position"]], places: Sequence[int]
+) -> Iterator[list[int]]:
+    """Neighbouring prompts whose logits fit the budget together."""
+    most = max(1, BUDGET // (4 * decoder.vocabulary))
+    group: list[int] = []
+    for k in range(len(ids)):
+        wider = [*group, k]
+        kept = {places[j] for j in wider} if decoder.spares_head else range(max(len(ids[j]) for j in wider))
+        if group and len(wider) * len(kept) > most:
+            yield group
+            wider = [k]
+        group = wider
+    yield group
+
+
+def _refuse_difference(decoder: Decoder, padded: Trace) -> None:
+    alone = decoder.trace(padded.ids).residual.double()
+    off = (padded.residual.double() - alone).norm(dim=-1) / alone.norm(dim=-1).clamp_min(1e-30)
+    # A state that is no number in both is the prompt's own trouble.
+    if not off[alone.isfinite().all(dim=-1)].max() <= SAME.get(decoder.dtype, 1e-4):
+        raise PaddingMatters

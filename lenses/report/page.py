@@ -1,0 +1,301 @@
+"""`report.html`: one file that opens anywhere, offline, for people who read pictures and sentences.
+
+Pictures stand in it as pictures, so that it shows and prints without running anything; where scripts
+run, they come alive, and each prompt's ledger opens by a click. Nothing is ever fetched. What a user
+wrote is escaped as text by the template and, inside data, kept from ending the script it stands in.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+from markupsafe import Markup
+
+from lenses import aggregates, charts
+from lenses.attribution import Verdict
+from lenses.findings import Findings, LensFindings, Outcome
+from lenses.headline import percent
+from lenses.receipt import place, receipt, value
+from lenses.registry import LENSES
+from lenses.tokens import visible
+
+HOME = Path(__file__).parent
+DETAILS = 4 << 20
+"""Bytes of single prompts' ledgers that the page holds; what stands out comes first."""
+ROWS = 2000
+"""Prompts in the page's table."""
+LONG = 160
+"""Characters of a prompt in the table."""
+WIDE, HALF = 1000, 470
+"""Pixels of a chart across the page, and of one of two side by side."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as a picture, and as a specification for those who can run it."""
+
+    name: str
+    title: str
+    alt: str
+    picture: str
+    spec: Markup
+
+
+class Details:
+    """Takes the outcomes of a run and keeps what a click on a prompt shows, while there is room."""
+
+    def __init__(self, findings: Findings, room: int = DETAILS) -> None:
+        self._first = {int(row) for frame in aggregates.notable(findings).values() for row in frame["row"]}
+        self._room = room
+        self.kept: dict[int, Any] = {}
+
+    def add(self, one: Outcome) -> None:
+        row = one.row.row
+        if one.comparison is None or (self._room <= 0 and row not in self._first):
+            return
+        self.kept[row] = _detail(one)
+        self._room -= len(json.dumps(self.kept[row]))
+
+
+def html(findings: Findings, details: Details) -> str:
+    """The page."""
+    shown = findings.rows.head(ROWS)
+    return _template().render(
+        findings=findings,
+        title=f"{_count(len(findings.rows), 'prompt')} through {findings.model['name']}",
+        file=findings.settings["file"],
+        sentences=aggregates.sentences(findings),
+        tiles=_tiles(findings),
+        additivity=aggregates.additivity(findings).to_dict("records"),
+        adds_up={
+            lens.title: LENSES[lens.lens].card.adds_up for lens in findings.lenses if lens.lens in LENSES
+        },
+        verdicts=[verdict.value for verdict in Verdict],
+        groups=aggregates.groups(findings).to_dict("records") if findings.groups else [],
+        onsets=_onset_figures(findings),
+        bands=[_band(findings, lens) for lens in findings.lenses],
+        agreement=_agreement(findings),
+        notable=_notable(findings),
+        rows=[_row(line, details) for line in shown.to_dict("records")],
+        has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
+        details=_data({"rows": details.kept, "lenses": _panels(findings)}),
+        failures=findings.failed.to_dict("records"),
+        provenance=_provenance(findings),
+        css=Markup((HOME / "page.css").read_text(encoding="utf-8")),
+        script=Markup((HOME / "page.js").read_text(encoding="utf-8")),
+        engine=_engine(),
+    )  # fmt: skip
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(HOME), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    environment.filters |= {"percent": percent, "visible": visible, "number": value, "gap": _gap}
+    return environment.get_template("page.html.jinja")
+
+
+@cache
+def _engine() -> Markup:
+    """Vega, Vega-Lite and Vega-Embed in one script."""
+    import vl_convert
+
+    return Markup(
+        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
+    )
+
+
+def _data(value: Any) -> Markup:
+    """JSON that can stand inside a script element: no character of it can end that."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _figure(name: str, title: str, alt: str, make: Any, width: int) -> Figure:
+    spec = charts.spec(make("container"))
+    picture = base64.b64encode(charts.save(make(width), "svg")).decode()
+    return Figure(name, title, alt, f"data:image/svg+xml;base64,{picture}", _data(spec))
+
+
+def _onset_figures(findings: Findings) -> list[Figure]:
+    if not findings.explained["onset"].notna().any():
+        return []
+    figures = [
+        _figure(
+            "onsets",
+            "All prompts",
+            "A histogram of onset depths",
+            lambda width: charts.onsets(findings, width=width),
+            WIDE,
+        )
+    ]
+    if findings.groups:
+        figures.append(
+            _figure(
+                "onset-groups",
+                "By group",
+                "Onset depths, a row a group",
+                lambda width: charts.onset_groups(findings, width=width),
+                WIDE - 150,
+            )
+        )
+    return figures
+
+
+def _band(findings: Findings, lens: LensFindings) -> Figure:
+    return _figure(
+        f"band-{lens.lens}", lens.title, f"{lens.title}: mean over all prompts at each depth",
+        lambda width: charts.band(findings, lens, width=width), HALF,
+    )  # fmt: skip
+
+
+def _agreement(findings: Findings) -> list[Figure]:
+    if len(findings.lenses) < 2:
+        return []
+    return [
+        _figure(
+            "agreement",
+            "Agreement",
+            "Mean rank correlations between the methods",
+            lambda width: charts.mean_agreement(findings, width=width),
+            WIDE - 400,
+        )
+    ]
+
+
+def _tiles(findings: Findings) -> list[tuple[str, str]]:
+    """The few numbers that a reader looks for first."""
+    known, ledger = findings.explained, findings.ledger
+    tiles = [(f"{len(known)} of {len(findings.rows)}", "prompts explained")]
+    if len(known):
+        tiles.append((percent(float(known["probability"].mean())), "mean probability of the word"))
+    onset = known["onset"].dropna()
+    if len(onset):
+        middle = int(onset.astype(int).quantile(0.5, interpolation="lower"))
+        tiles.append((f"{middle} of {findings.model['blocks']}", "middle onset depth"))
+    if ledger is not None:
+        exact = sum(verdict in (Verdict.EXACT, Verdict.CONVERGED) for verdict in ledger.verdicts)
+        tiles.append((f"{exact} of {len(ledger.rows)}", f"{ledger.title} ledgers that add up"))
+    return tiles
+
+
+def _notable(findings: Findings) -> list[dict[str, Any]]:
+    """The rows that stand out, with what is shown of them."""
+    rows = findings.rows.set_index("row")
+    found = []
+    for why, frame in aggregates.notable(findings).items():
+        lines = [
+            {"row": int(row), "measure": float(measure), **rows.loc[row, ["prompt", "target"]].to_dict()}
+            for row, measure in zip(frame["row"], frame["measure"], strict=True)
+        ]
+        found.append({"why": why, "lines": lines, "correlation": "disagreement" in why})
+    return found
+
+
+def _row(line: Mapping[Any, Any], details: Details) -> dict[str, Any]:
+    prompt = visible(line["prompt"])
+    return {**line} | {
+        "shown": prompt if len(prompt) <= LONG else f"{prompt[:LONG]}…",
+        "state": "failed" if line["failure"] else str(line["verdict"]),
+        "note": line["failure"] or line["warnings"],
+        "opens": line["row"] in details.kept,
+        "probability": None if pd.isna(line["probability"]) else line["probability"],
+        "delta": None if pd.isna(line["delta"]) else line["delta"],
+        "onset": None if pd.isna(line["onset"]) else int(line["onset"]),
+    }
+
+
+def _detail(one: Outcome) -> dict[str, Any]:
+    """What a click shows of one prompt, as small as it can be."""
+    found = one.comparison
+    assert found is not None
+    lenses = {
+        r.attribution.lens: {
+            "values": [_short(v) for v in r.attribution.values],
+            "start": _short(r.attribution.start),
+            "end": _short(r.attribution.end),
+            "constant": _short(r.attribution.constant),
+            "receipt": receipt(r),
+        }
+        for r in found.results
+    }
+    return {
+        "tokens": [visible(token.text) for token in found.prompt.tokens],
+        "target": visible(found.target_text),
+        "probability": percent(found.probability),
+        "prompt": visible(found.prompt.text),
+        "warnings": list(found.warnings),
+        "lenses": lenses,
+    }
+
+
+def _panels(findings: Findings) -> list[dict[str, Any]]:
+    """For each lens how its values of one prompt are drawn: as an account where it keeps one."""
+    blocks = findings.model["blocks"]
+    panels = []
+    for lens in findings.lenses:
+        drawn = charts.ledger_panel(lens.unit) if lens.keeps_ledger else charts.panel(lens, blocks)
+        depths = lens.depths.tolist()
+        panels.append({
+            "lens": lens.lens, "title": lens.title, "ledger": lens.keeps_ledger, "depths": depths,
+            "names": [place(depth) for depth in depths], "spec": charts.spec(drawn),
+        })  # fmt: skip
+    return panels
+
+
+def _provenance(findings: Findings) -> list[tuple[str, str]]:
+    """Where every number comes from, as a reader can check it."""
+    model, asked = findings.model, findings.settings
+    read_as = ", ".join(
+        f"{name} {visible(str(part)) or 'none'}"
+        for name, part in asked["read as"].items()
+        if part is not None
+    )
+    lenses = "; ".join(
+        name + (f" ({', '.join(f'{k}: {v}' for k, v in options.items())})" if options else "")
+        for name, options in asked["lenses"].items()
+    )
+    versions = {k: v for k, v in findings.provenance.items() if k != "created"}
+    lines = [
+        ("Prompt list", f"{asked['file']['name']}, {_count(asked['file']['rows'], 'row')}"),
+        ("SHA-256 of the list", asked["file"]["sha256"]),
+        ("Read as", read_as),
+        ("Model", model["name"]),
+        ("Source", " ".join(filter(None, (model["source"], model["revision"])))),
+        ("Numbers", f"{model['dtype']} on {model['device']}" if "device" in model else model["dtype"]),
+    ]
+    if "blocks" in model:
+        size = f"{model['blocks']} blocks, width {model['width']}, {model['vocabulary']} tokens"
+        lines += [("Size", size), ("Largest readout gap", f"{model['readout_gap']:.1e} of probability")]
+    lines += [
+        ("Methods", lenses),
+        ("Software", ", ".join(f"{name} {version}" for name, version in versions.items())),
+        ("Computed", f"{findings.provenance.get('created', 'nothing')} (UTC)"),
+    ]
+    return [(name, text) for name, text in lines if text]
+
+
+def _short(number: float) -> float | None:
+    """Six digits, which is more than is stable and all that a chart shows."""
+    return float(f"{number:.6g}") if np.isfinite(number) else None
+
+
+def _gap(number: float) -> str:
+    return "–" if pd.isna(number) else f"{number:.1e}"
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -1,0 +1,54 @@
+"""Findings and files of a run, in two passes over its outcomes: first the numbers, then what is written."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from lenses.findings import Findings, Gathering, Outcome
+from lenses.progress import Progress, finish
+from lenses.report import archive, page, tables
+
+FILES = ("report.html", "report.json", "report.xlsx", "results.parquet", "results.csv", "summary.csv")
+
+
+class Run(Protocol):
+    """What was asked and what came of it: a `store.Store` that is done, or a `report.json`."""
+
+    @property
+    def settings(self) -> dict[str, Any]: ...
+
+    def outcomes(self) -> Iterator[Outcome]:
+        """The outcome of every row in the list's order; may be asked for again."""
+        ...
+
+
+def write(folder: Path, run: Run) -> Findings:
+    """The files of a report in an existing folder, and the findings that they show."""
+    return finish(writing(folder, run))
+
+
+def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
+    """`write`, with its progress."""
+    gathering = Gathering(run.settings)
+    for count, one in enumerate(run.outcomes(), start=1):
+        yield Progress("gathering the results", count)
+        gathering.add(one)
+    found = gathering.findings()
+    total = len(found.rows)
+    details = page.Details(found)
+    with tables.Results(folder) as results:
+        for count, one in enumerate(run.outcomes(), start=1):
+            yield Progress("writing the results", count, total)
+            results.add(one)
+            details.add(one)
+    tables.write_summary(folder / "summary.csv", found)
+    yield Progress("writing report.json")
+    with open(folder / "report.json", "w", encoding="utf-8") as file:
+        archive.write(file, found, run.outcomes())
+    yield Progress("writing report.xlsx")
+    tables.write_workbook(folder / "report.xlsx", found)
+    yield Progress("drawing report.html")
+    (folder / "report.html").write_text(page.html(found, details), encoding="utf-8")
+    return found
