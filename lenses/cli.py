@@ -164,9 +164,9 @@ def report(
     manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
     listed = prompts.read(file.read_bytes(), file.name, manner)
     said = console.console(stderr=True)
-    said.print(listed.described(), markup=False)
+    said.print(listed.described(), markup=False, soft_wrap=True)
     for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
-        said.print(f"Note: {note}", markup=False)
+        said.print(f"Note: {note}", markup=False, soft_wrap=True)
     decoder = console.load(model)
     from lenses import report as reports
 

@@ -48,7 +48,7 @@ def _account(a: Attribution) -> str:
         who, first = f"the embedding and {who}", 0  # the path starts before both
     one, rising = first == last, a.values[most] > 0
     verb = ("adds" if one else "add") if rising else ("takes" if one else "take")
-    told = f"{who} {verb} {_points(abs(float(a.values[most])))} {'of it' if rising else 'away again'}"
+    told = f"{who} {verb} {points(abs(float(a.values[most])))} {'of it' if rising else 'away again'}"
     there = onset(a.depths, a.values, "stays")
     if there is None:
         return told
@@ -57,7 +57,8 @@ def _account(a: Attribution) -> str:
     return f"{told}, and half of the answer is there from depth {there} on"
 
 
-def _points(share: float) -> str:
+def points(share: float) -> str:
+    """A change of probability in percentage points, two digits."""
     points = 100 * share
     return f"{points:.0f} points" if points >= 9.5 else f"{points:.2g} points"
 

@@ -39,7 +39,12 @@ def settings(decoder: Decoder, listed: PromptList, lenses: Sequence[Lens]) -> di
     model = describe(decoder, decoder.readout_gap)
     return {
         "schema": SCHEMA,
-        "file": {"name": listed.name, "sha256": listed.sha256, "rows": len(listed.rows)},
+        "file": {
+            "name": listed.name,
+            "sha256": listed.sha256,
+            "rows": len(listed.rows),
+            "described": listed.described(),
+        },
         "read as": dataclasses.asdict(listed.manner),
         "model": {name: model[name] for name in ("name", "source", "revision", "dtype")},
         "lenses": {lens.name: json.loads(json.dumps(lens.options)) for lens in lenses},

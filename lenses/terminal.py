@@ -86,9 +86,9 @@ def report(found: Findings, folder: Path, console: Console) -> None:
     from lenses import aggregates
 
     for sentence in aggregates.sentences(found):
-        console.print(Text(sentence))
+        console.print(Text(sentence), soft_wrap=True)
     for row in found.failed.head(FAILURES).to_dict("records"):
-        console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]))
+        console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]), soft_wrap=True)
     if (more := len(found.failed) - FAILURES) > 0:
         console.print(Text(f"… and {more} more failures, all in summary.csv"))
     console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))

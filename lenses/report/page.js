@@ -5,7 +5,7 @@
     background: null, font: "system-ui, sans-serif", view: {stroke: null},
     axis: {labelColor: "#333", titleColor: "#555", gridColor: "#e9eaef", domainColor: "#999"},
   };
-  const options = {actions: false, renderer: "svg", config};
+  const options = {actions: false, renderer: "svg", logLevel: 1, config};
   const UP = "#3b7fc4", DOWN = "#e08214";
   document.body.classList.add("live");
 

@@ -23,8 +23,8 @@ from markupsafe import Markup
 from lenses import aggregates, charts
 from lenses.attribution import Verdict
 from lenses.findings import Findings, LensFindings, Outcome
-from lenses.headline import percent
-from lenses.receipt import place, receipt, value
+from lenses.headline import percent, points
+from lenses.receipt import place, receipt
 from lenses.registry import LENSES
 from lenses.tokens import visible
 
@@ -102,7 +102,9 @@ def _template() -> jinja2.Template:
         loader=jinja2.FileSystemLoader(HOME), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"percent": percent, "visible": visible, "number": value, "gap": _gap}
+    environment.filters |= {
+        "percent": percent, "points": points, "signed": _signed, "visible": visible, "gap": _gap,
+    }  # fmt: skip
     return environment.get_template("page.html.jinja")
 
 
@@ -171,7 +173,7 @@ def _agreement(findings: Findings) -> list[Figure]:
             "Agreement",
             "Mean rank correlations between the methods",
             lambda width: charts.mean_agreement(findings, width=width),
-            WIDE - 400,
+            HALF - 110,
         )
     ]
 
@@ -201,7 +203,9 @@ def _notable(findings: Findings) -> list[dict[str, Any]]:
             {"row": int(row), "measure": float(measure), **rows.loc[row, ["prompt", "target"]].to_dict()}
             for row, measure in zip(frame["row"], frame["measure"], strict=True)
         ]
-        found.append({"why": why, "lines": lines, "correlation": "disagreement" in why})
+        found.append(
+            {"why": why, "lines": lines, "correlation": "disagreement" in why, "change": "movement" in why}
+        )
     return found
 
 
@@ -259,11 +263,7 @@ def _panels(findings: Findings) -> list[dict[str, Any]]:
 def _provenance(findings: Findings) -> list[tuple[str, str]]:
     """Where every number comes from, as a reader can check it."""
     model, asked = findings.model, findings.settings
-    read_as = ", ".join(
-        f"{name} {visible(str(part)) or 'none'}"
-        for name, part in asked["read as"].items()
-        if part is not None
-    )
+
     lenses = "; ".join(
         name + (f" ({', '.join(f'{k}: {v}' for k, v in options.items())})" if options else "")
         for name, options in asked["lenses"].items()
@@ -272,14 +272,14 @@ def _provenance(findings: Findings) -> list[tuple[str, str]]:
     lines = [
         ("Prompt list", f"{asked['file']['name']}, {_count(asked['file']['rows'], 'row')}"),
         ("SHA-256 of the list", asked["file"]["sha256"]),
-        ("Read as", read_as),
+        ("Read as", asked["file"]["described"]),
         ("Model", model["name"]),
         ("Source", " ".join(filter(None, (model["source"], model["revision"])))),
         ("Numbers", f"{model['dtype']} on {model['device']}" if "device" in model else model["dtype"]),
     ]
     if "blocks" in model:
         size = f"{model['blocks']} blocks, width {model['width']}, {model['vocabulary']} tokens"
-        lines += [("Size", size), ("Largest readout gap", f"{model['readout_gap']:.1e} of probability")]
+        lines += [("Size", size), ("Largest readout gap", f"{_gap(model['readout_gap'])} of probability")]
     lines += [
         ("Methods", lenses),
         ("Software", ", ".join(f"{name} {version}" for name, version in versions.items())),
@@ -293,8 +293,13 @@ def _short(number: float) -> float | None:
     return float(f"{number:.6g}") if np.isfinite(number) else None
 
 
+def _signed(change: float) -> str:
+    """A change of probability in points, with its sign."""
+    return "0" if abs(change) < 5e-5 else f"{100 * change:+.1f}".replace("-", "−")
+
+
 def _gap(number: float) -> str:
-    return "–" if pd.isna(number) else f"{number:.1e}"
+    return "–" if pd.isna(number) else f"{number:.1e}" if number else "0"
 
 
 def _count(count: int, thing: str) -> str:

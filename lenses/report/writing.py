@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from lenses.findings import Findings, Gathering, Outcome
 from lenses.progress import Progress, finish
-from lenses.report import archive, page, tables
+from lenses.report import archive, tables
+from lenses.report.page import Details, html
 
 FILES = ("report.html", "report.json", "report.xlsx", "results.parquet", "results.csv", "summary.csv")
 
@@ -37,7 +38,7 @@ def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
         gathering.add(one)
     found = gathering.findings()
     total = len(found.rows)
-    details = page.Details(found)
+    details = Details(found)
     with tables.Results(folder) as results:
         for count, one in enumerate(run.outcomes(), start=1):
             yield Progress("writing the results", count, total)
@@ -50,5 +51,5 @@ def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
     yield Progress("writing report.xlsx")
     tables.write_workbook(folder / "report.xlsx", found)
     yield Progress("drawing report.html")
-    (folder / "report.html").write_text(page.html(found, details), encoding="utf-8")
+    (folder / "report.html").write_text(html(found, details), encoding="utf-8")
     return found
