@@ -122,11 +122,18 @@ class Store:
     def outcomes(self) -> Iterator[Outcome]:
         """The outcome of every row in the list's order; one that is missing says that it was not run."""
         for number, group in groupby(self.rows, key=lambda row: window(row.row)):
-            known: dict[int, dict[str, Any]] = {}
-            for path in sorted(self._parts.glob(f"{number:06d}-*.parquet")):
-                known |= {entry["row"]: entry for entry in _table(path).to_pylist()}
+            known = self._window(number)
             for row in group:
                 yield _outcome(row, known.get(row.row))
+
+    def one(self, row: int) -> Outcome:
+        """The outcome of one row."""
+        return _outcome(self.rows[row - 1], self._window(window(row)).get(row))
+
+    def _window(self, number: int) -> dict[int, dict[str, Any]]:
+        """What was kept of a window, by row."""
+        tables = [_table(path) for path in sorted(self._parts.glob(f"{number:06d}-*.parquet"))]
+        return {entry["row"]: entry for table in tables for entry in table.to_pylist()}
 
     @property
     def _parts(self) -> Path:

@@ -14,8 +14,8 @@ from lenses.receipt import place
 if TYPE_CHECKING:
     from lenses.findings import Findings, LensFindings
 
-ROW = 26
-"""Pixels of a group's row."""
+ROW, BAND, ONSETS = 26, 210, 200
+"""Pixels: of a group's row, and the heights of the other charts."""
 
 
 def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
@@ -33,7 +33,7 @@ def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
     bars = alt.Chart(frame).mark_bar()
     return bars.encode(
         depth_axis(findings.model["blocks"], "onset depth"), y, color=FILL, tooltip=hints
-    ).properties(height=170, width=width)
+    ).properties(height=ONSETS, width=width)
 
 
 def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.Chart:
@@ -74,7 +74,7 @@ def band(findings: Findings, lens: LensFindings, *, width: int | str = "containe
         alt.Tooltip("high:Q", title="A quarter lies above", format=digits(lens.unit)),
     ]
     x = depth_axis(blocks)
-    y = amount_axis("mean:Q", lens.unit, f"mean {what} ({lens.unit.value})")
+    y = amount_axis("mean:Q", lens.unit, f"mean {what}")
     base = alt.Chart(frame)
     if lens.claim is Claim.LEVEL:
         middle = base.mark_area(color=LEVEL, opacity=0.25).encode(
@@ -83,13 +83,13 @@ def band(findings: Findings, lens: LensFindings, *, width: int | str = "containe
         line = base.mark_line(
             color=LEVEL, strokeWidth=2, point=alt.OverlayMarkDef(color=LEVEL, size=30, filled=True)
         ).encode(x, y, tooltip=hints)  # fmt: skip
-        return alt.layer(middle, line, height=190, width=width)
+        return alt.layer(middle, line, height=BAND, width=width)
     bars = base.mark_bar(opacity=0.75).encode(x, y, color=FILL, tooltip=hints)
     middle = base.mark_rule(color=QUIET, strokeWidth=2).encode(
         x, alt.Y("low:Q"), alt.Y2("high"), tooltip=hints
     )  # fmt: skip
     zero = alt.Chart(alt.InlineData(values=[{}])).mark_rule(color=QUIET).encode(alt.YDatum(0.0))
-    return alt.layer(bars, middle, zero, height=190, width=width)
+    return alt.layer(bars, middle, zero, height=BAND, width=width)
 
 
 def panel(lens: LensFindings, blocks: int) -> alt.LayerChart:

@@ -39,6 +39,10 @@ class Archived:
             )  # fmt: skip
             yield Outcome(row, failure=failed["reason"]) if failed else Outcome(row, outcome.read(found))
 
+    def one(self, row: int) -> Outcome:
+        """The outcome of one row."""
+        return next(one for one in self.outcomes() if one.row.row == row)
+
 
 def read(data: bytes, name: str = "report.json") -> Archived:
     """The run of a `report.json`; raises `BadRun` for what is none."""

@@ -6,7 +6,8 @@ ever sees another's numbers, and what was computed once is shown at once.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Hashable
+from collections.abc import Container, Generator, Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,15 @@ def jobs() -> Jobs:
     return Jobs(Results(), beside=BUILDING)
 
 
+@contextmanager
+def quickly() -> Iterator[None]:
+    """While a page does its own quick work, slow work rests between two steps, also that of lists."""
+    from lenses.ui.runs import queue
+
+    with jobs().quickly(), queue().quickly():
+        yield
+
+
 def prompt(held: Held, ask: Ask, more: int = 0) -> Prompt:
     """The tokens of the text; raises `BadPrompt`, also where they, and `more` of an answer, are more than
     the host allows."""
@@ -87,7 +97,7 @@ def reading(held: Held, ask: Ask) -> Reading:
     from lenses.question import read
 
     def make() -> Reading:
-        with jobs().quickly():
+        with quickly():
             found = read(held.decoder, prompt(held, ask), ask.position)
         return replace(found, trace=found.trace.to("cpu"))
 
@@ -100,7 +110,7 @@ def question(held: Held, ask: Ask, target: str | int | None) -> Question:
 
     found = reading(held, ask)
     near = replace(found, trace=found.trace.to(held.decoder.device))
-    with jobs().quickly():
+    with quickly():
         return aim(held.decoder, near, target)
 
 
@@ -123,7 +133,7 @@ def answer(
     keys = {("result", *about, lens): lens for lens in lenses}
     slow = {key: lens for key, lens in keys.items() if lens.slow and key not in stopped}
     jobs().want(who, {key: _work(held, asked, lens) for key, lens in slow.items()})
-    with jobs().quickly():
+    with quickly():
         made = {
             key: jobs().results.get(key) if lens.slow else _quick(held, asked, lens, key)
             for key, lens in keys.items()

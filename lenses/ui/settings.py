@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from lenses.catalog import DEFAULT, MODELS
 from lenses.errors import BadOption, UnknownModel
@@ -14,11 +15,12 @@ from lenses.errors import BadOption, UnknownModel
 
 @dataclass(frozen=True)
 class Settings:
-    """`models` empty means any; `max_tokens` and `device` None mean no limit and the best there is."""
+    """`models` empty means any; None means no limit, the best device there is, and the cache folder."""
 
     models: tuple[str, ...] = ()
     max_tokens: int | None = None
     device: str | None = None
+    runs: Path | None = None
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -40,7 +42,7 @@ class Settings:
 
 
 def settings() -> Settings:
-    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS` and `LENSES_DEVICE`.
+    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_DEVICE` and `LENSES_RUNS`.
 
     Raises `BadOption` for a number that is none.
     """
@@ -49,6 +51,7 @@ def settings() -> Settings:
         models=tuple(name for name in names if name),
         max_tokens=_number("LENSES_MAX_TOKENS"),
         device=os.environ.get("LENSES_DEVICE") or None,
+        runs=Path(os.environ["LENSES_RUNS"]) if os.environ.get("LENSES_RUNS") else None,
     )
 
 

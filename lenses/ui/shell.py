@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from lenses.errors import LensesError
-from lenses.ui import compare, link, map, methods
+from lenses.ui import compare, link, map, methods, report, runs
 from lenses.ui.picker import PAINTED
 from lenses.ui.settings import settings
 from lenses.ui.text import CSS, message
@@ -17,14 +17,18 @@ from lenses.ui.text import CSS, message
 def run(assets: Path) -> None:
     """Draws whichever page the visitor is on; `assets` is the folder of the logo and the example."""
     begin(assets)
-    st.navigation(
+    chosen = st.navigation(
         [
             st.Page(partial(compare.page, assets), title="Compare", url_path="compare", default=True),
             st.Page(map.page, title="Map", url_path="map"),
+            st.Page(partial(report.page, assets), title="Report", url_path="report"),
             st.Page(methods.page, title="Methods", url_path="methods"),
         ],
         position="top",
-    ).run()
+    )
+    chosen.run()
+    if chosen.url_path != "report":
+        runs.aside()
     st.session_state[PAINTED] = True
 
 

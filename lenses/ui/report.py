@@ -1,0 +1,142 @@
+"""The report page: a list of prompts in, a run that can be left and gone on with, a report out."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import streamlit as st
+
+from lenses.errors import LensesError
+from lenses.registry import LENSES, quick
+from lenses.ui import lists, options, picker, runs
+from lenses.ui.jobs import Failed
+from lenses.ui.running import counted, follow
+from lenses.ui.runs import ACTIVE, queue
+from lenses.ui.text import message, small
+
+if TYPE_CHECKING:
+    from lenses.lens import Lens
+    from lenses.prompts import PromptList
+    from lenses.report import Archived
+    from lenses.ui.models import Held
+
+INTRO = (
+    "Give a list of prompts, and get every method's account of every one: what adds up, where the answers "
+    "set in, what stands out, and one HTML file to pass on that opens without Python and without a network."
+)
+NEW, SAVED = "A new report", "Open a saved one"
+WANTED = "report_wanted"
+"""The run that a session started."""
+
+
+def page(assets: Path) -> None:
+    """Draws the page; runs and reports are made in the background."""
+    held = picker.current()
+    st.title("A list of prompts, one report", anchor=False)
+    small(INTRO)
+    what = st.segmented_control(
+        "What to do", [NEW, SAVED], default=NEW, key="report_what", label_visibility="collapsed",
+        persist_state="session",
+    )  # fmt: skip
+    try:
+        if what == SAVED:
+            _open()
+            runs.aside()
+        else:
+            _new(held, lists.choose(assets, unfold=WANTED not in st.session_state))
+    except LensesError as error:
+        message("error", str(error))
+    picker.choose()
+
+
+def _new(held: Held | None, listed: PromptList | None) -> None:
+    if listed is None:
+        return
+    if held is None:
+        message("info", "the list can be run as soon as the model in the sidebar is loaded")
+    else:
+        _ask(held, listed)
+
+
+def _ask(held: Held, listed: PromptList) -> None:
+    """What a run needs beside the list, what it will cost, and its button; then the run itself."""
+    names = st.pills(
+        "Methods", list(LENSES), selection_mode="multi", default=quick(), key="report_lenses",
+        format_func=lambda name: LENSES[name].title, wrap=True, persist_state="session",
+    )  # fmt: skip
+    lenses = options.chosen(names)
+    if not listed.good:
+        message("error", "no row of this list can be run")
+        return
+    if not lenses:
+        message("info", "choose at least one method")
+        return
+    asked = runs.run(held, listed, lenses)
+    if st.session_state.get(WANTED) == asked.key:
+        follow(asked)
+        return
+    queue().want(runs.owner(), {})
+    left, right = st.columns([1, 4], vertical_alignment="center")
+    with left:
+        pressed = st.button(
+            f"Run {counted(len(listed.good))}", type="primary", width="stretch", key="run-list"
+        )
+    with right:
+        _cost(held, listed, lenses)
+    if pressed:
+        st.session_state[WANTED] = st.session_state[ACTIVE] = asked.key
+        st.rerun()
+
+
+def _cost(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> None:
+    """How long the run will take, measured on a few of its prompts."""
+    key, work = runs.estimate(held, listed, lenses)
+    who = f"{picker.who()}/estimate"
+    queue().want(who, {key: work})
+
+    @st.fragment(run_every=0.5)
+    def watch() -> None:
+        queue().renew(who)
+        if queue().state(key) is None:
+            st.rerun()
+        small("Measuring how long this will take …")
+
+    seconds = queue().results.get(key)
+    if isinstance(seconds, Failed):
+        message("warning", seconds.reason)
+    elif seconds is None:
+        watch()
+    else:
+        small(f"It will take about {_duration(seconds)}. You can stop and go on at any time.")
+
+
+def _open() -> None:
+    """A `report.json` out of an earlier run, shown as if just computed."""
+    small("Choose the report.json of a run, or its whole folder: everything is shown as if just computed.")
+    left, right = st.columns(2, gap="medium")
+    one = left.file_uploader("report.json", type="json", key="report_file")
+    many = right.file_uploader(
+        "… or the folder", type="json", accept_multiple_files="directory", key="report_folder"
+    )
+    found = one or next((file for file in many or () if Path(file.name).name == "report.json"), None)
+    if found is None:
+        if many:
+            message("error", "there is no report.json in this folder: choose the folder of a finished run")
+        return
+    data = found.getvalue()
+    follow(runs.opened(_archived(data), hashlib.sha256(data).hexdigest()))
+
+
+@st.cache_resource(show_spinner="opening the report", max_entries=2, ttl=3600)
+def _archived(data: bytes) -> Archived:
+    from lenses import report
+
+    return report.read(data)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
