@@ -92,12 +92,16 @@ def _encoded(decoder: Decoder, row: Row) -> Prompt:
 
 
 def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[Ready]]:
-    """Prompts of like lengths, the longest first: the most memory is taken at once or never."""
-    most = padded.tokens(decoder)
+    """Prompts of like lengths, the longest first: the most memory is taken at once or never.
+
+    Of the same length for a model whose positions depend on the length of the whole input.
+    """
+    most, alike = padded.tokens(decoder), decoder.positions.stretches
     batch: list[Ready] = []
     for one in sorted(ready, key=lambda one: -len(one[1].tokens)):
         longest = len((batch or [one])[0][1].tokens)
-        if batch and (len(batch) == size or (len(batch) + 1) * longest > most):
+        full = len(batch) == size or (len(batch) + 1) * longest > most
+        if batch and (full or (alike and len(one[1].tokens) != longest)):
             yield batch
             batch = []
         batch.append(one)

@@ -13,10 +13,14 @@ from lenses.errors import UnsupportedModel
 
 @dataclass(frozen=True)
 class Positions:
-    """How many tokens the configuration allows; `table`: a table of positions really ends there."""
+    """How many tokens the configuration allows; `table`: a table of positions really ends there.
+
+    `stretches`: what a position means depends on the length of the whole input (dynamic and long rope).
+    """
 
     tokens: int | None
     table: bool
+    stretches: bool = False
 
     def too_long(self, count: int) -> str:
         """What to say of a prompt of `count` tokens that has more than there are places."""
@@ -111,4 +115,5 @@ def _positions(model: Any) -> Positions:
     fixed = any(
         buffer.ndim >= 2 and tokens in (buffer.shape[0], buffer.shape[-2]) for buffer in model.buffers()
     )
-    return Positions(tokens, learned or fixed)
+    kinds = " ".join(str(getattr(module, "rope_type", "")) for module in model.modules())
+    return Positions(tokens, learned or fixed, "dynamic" in kinds or "longrope" in kinds)

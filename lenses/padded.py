@@ -1,8 +1,9 @@
 """Several prompts in one pass, padded on the right: the same numbers as one by one.
 
 A token of a decoder-only model never sees what follows it (proved at load), and padding on the right
-leaves every position where it was, so no mask is needed. Where padding matters all the same, as with
-rotary tables that depend on the length of the input, `traces` notices and says so.
+leaves every position where it was, so no mask is needed. Models whose positions depend on the length of
+the whole input get prompts of one length (`batch`); where padding matters all the same, `traces`
+notices and says so.
 """
 
 from __future__ import annotations
@@ -29,23 +30,25 @@ class PaddingMatters(Exception):
 
 
 @torch.no_grad()
-def traces(decoder: Decoder, ids: Sequence[Int[Tensor, " position"]]) -> list[Trace]:
+def traces(decoder: Decoder, ids: Sequence[Int[Tensor, " _"]]) -> list[Trace]:
     """The trace of each prompt, all in one pass; they are not looked at for infinities.
 
-    The prompt with the most padding is run alone as well, and has to come out the same. Raises
-    `PaddingMatters` where it does not.
+    The prompt with the most padding is run alone as well, and has to come out the same (one of equal
+    tokens would tell nothing: attention finds the same wherever it looks). Raises `PaddingMatters`
+    where it does not.
     """
     states, _ = decoder.flow(pad(ids), positions=[0])
     made = [Trace(one, torch.stack([state[k, : len(one)] for state in states])) for k, one in enumerate(ids)]
-    shortest = min(made, key=lambda trace: trace.positions)
-    if shortest.positions < max(map(len, ids)):
+    telling = [trace for trace in made if len(trace.ids.unique()) > 1 and trace.residual.isfinite().all()]
+    shortest = min(telling, key=lambda trace: trace.positions, default=made[0])
+    if 1 < shortest.positions < max(map(len, ids)):
         _refuse_difference(decoder, shortest)
     return made
 
 
 @torch.no_grad()
 def own(
-    decoder: Decoder, ids: Sequence[Int[Tensor, " position"]], places: Sequence[int]
+    decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[int]
 ) -> Float[Tensor, "row vocabulary"]:
     """The untouched model's own logits of each prompt after its place, in bounded memory."""
     rows: list[Tensor] = []
@@ -56,7 +59,7 @@ def own(
     return torch.stack(rows)
 
 
-def pad(ids: Sequence[Int[Tensor, " position"]]) -> Int[Tensor, "row position"]:
+def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
     """The prompts in one tensor, each followed by its own last token: no model takes that for padding."""
     longest = max(map(len, ids))
     return torch.stack([torch.cat([one, one[-1:].expand(longest - len(one))]) for one in ids])
@@ -69,9 +72,7 @@ def tokens(decoder: Decoder) -> int:
     return max(1, bound if decoder.spares_head else min(bound, BUDGET // (4 * decoder.vocabulary)))
 
 
-def _groups(
-    decoder: Decoder, ids: Sequence[Int[Tensor, " position"]], places: Sequence[int]
-) -> Iterator[list[int]]:
+def _groups(decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[int]) -> Iterator[list[int]]:
     """Neighbouring prompts whose logits fit the budget together."""
     most = max(1, BUDGET // (4 * decoder.vocabulary))
     group: list[int] = []
@@ -88,6 +89,5 @@ def _groups(
 def _refuse_difference(decoder: Decoder, padded: Trace) -> None:
     alone = decoder.trace(padded.ids).residual.double()
     off = (padded.residual.double() - alone).norm(dim=-1) / alone.norm(dim=-1).clamp_min(1e-30)
-    # A state that is no number in both is the prompt's own trouble.
-    if not off[alone.isfinite().all(dim=-1)].max() <= SAME.get(decoder.dtype, 1e-4):
+    if not off.max() <= SAME.get(decoder.dtype, 1e-4):
         raise PaddingMatters

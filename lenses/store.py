@@ -108,8 +108,9 @@ class Store:
         buffer = io.BytesIO()
         pq.write_table(table, buffer, compression="zstd")
         number = window(outcomes[0].row.row)
-        count = len(list(self._parts.glob(f"{number:06d}-*.parquet")))
-        _write(self._parts / f"{number:06d}-{count:06d}.parquet", buffer.getvalue())
+        there = [int(path.stem.partition("-")[2]) for path in self._parts.glob(f"{number:06d}-*.parquet")]
+        free = 1 + max(there, default=-1)  # not their count: one of them may have been deleted
+        _write(self._parts / f"{number:06d}-{free:06d}.parquet", buffer.getvalue())
 
     def recorded(self, steps: Iterable[Progress | Outcomes]) -> Iterator[Progress]:
         """The progress of a run whose outcomes are kept as they come."""

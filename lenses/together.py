@@ -42,11 +42,12 @@ def ask(
     read = dict(zip(ids, last, strict=True))
 
     def reading(k: int, trace: Trace) -> Reading:
+        decoder.finite(trace)
         place = trace.positions - 1
         ((mine, gap),) = question.compared(
             decoder, [place], own[k][None], read[k][None]
         )  # fmt: skip
-        return question.reading(decoder, prompts[k], decoder.finite(trace), place, mine, gap)
+        return question.reading(decoder, prompts[k], trace, place, mine, gap)
 
     readings = _each(wrong, traces, reading)
     chosen = _each(wrong, readings, lambda k, found: question.choose(decoder, found, targets[k]))

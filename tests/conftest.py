@@ -16,7 +16,10 @@ import altair  # noqa: F401
 import beartype  # noqa: F401
 import captum.attr  # noqa: F401
 import filelock  # noqa: F401
+import jinja2  # noqa: F401
+import openpyxl  # noqa: F401
 import pandas  # noqa: F401
+import pyarrow.parquet  # noqa: F401
 import pytest
 import rich.console
 import rich.progress
@@ -31,6 +34,7 @@ from jaxtyping import install_import_hook
 typing.TYPE_CHECKING = True
 with install_import_hook("lenses", "beartype.beartype"):
     import lenses
+    import lenses.batch
     import lenses.charts
     import lenses.cli
     import lenses.comparison
@@ -38,9 +42,11 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.loading
     import lenses.mapping
     import lenses.paths
+    import lenses.prompts.sheet
     import lenses.question
     import lenses.receipt
     import lenses.registry
+    import lenses.report
     import lenses.tables
     import lenses.terminal
     import lenses.toy

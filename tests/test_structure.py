@@ -15,7 +15,8 @@ ORDER = [
     "handover", "layout", "proof", "decoder", "loading", "readout", "padded", "tokens", "target", "surface",
     "baseline", "attribution", "lens", "paths", "methods", "memory", "registry", "onset", "question",
     "together", "outcome", "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt",
-    "tables", "cells", "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
+    "tables", "cells", "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli",
+    "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
@@ -26,7 +27,7 @@ PLACES = {
     "openpyxl": {"prompts"},
     "pyarrow": {"store", "report"},
     "xlsxwriter": {"report"},
-    "jinja2": {"report"},
+    "jinja2": {"report", "tokens"},
 }
 FILES = sorted(HOME.rglob("*.py"))
 

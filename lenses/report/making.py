@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,11 +36,18 @@ def making(
     `BadRun` for a folder that does not take this run, and `BadOption` for a lens that does not fit.
     """
     with Store(folder, settings(decoder, listed, lenses), listed.rows) as run:
-        done = run.begin(resume)
-        rest = [row for row in listed.rows if row.row not in done]
-        for step in run.recorded(batch.running(decoder, rest, lenses, batch_size=batch_size)):
-            yield replace(step, done=step.done + len(done), total=len(listed.rows))
+        yield from computing(decoder, run, lenses, resume=resume, batch_size=batch_size)
         return (yield from writing(folder, run))
+
+
+def computing(
+    decoder: Decoder, run: Store, lenses: Sequence[Lens], *, resume: bool, batch_size: int
+) -> Iterator[Progress]:
+    """The progress of a run's rows, those that are missing, into its folder."""
+    done = run.begin(resume)
+    rest = [row for row in run.rows if row.row not in done]
+    for step in run.recorded(batch.running(decoder, rest, lenses, batch_size=batch_size)):
+        yield replace(step, done=step.done + len(done), total=len(run.rows))
 
 
 def estimating(

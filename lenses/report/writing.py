@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lenses.findings import Findings, Gathering, Outcome
 from lenses.progress import Progress, finish
@@ -14,6 +14,7 @@ from lenses.report.page import Details, html
 FILES = ("report.html", "report.json", "report.xlsx", "results.parquet", "results.csv", "summary.csv")
 
 
+@runtime_checkable
 class Run(Protocol):
     """What was asked and what came of it: a `store.Store` that is done, or a `report.json`."""
 
