@@ -37,7 +37,10 @@ def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
 
 
 def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.Chart:
-    """The same for each group: a row a group, its colour the part of the group's prompts."""
+    """The same for each group: a row a group, its colour the part of the group's prompts.
+
+    Groups stand in the data's order: a list of names to sort by would be read as an expression.
+    """
     frame = aggregates.onsets(findings)
     frame = frame[frame["group"] != aggregates.ALL].copy()
     frame["name"] = frame["depth"].map(place)
@@ -51,7 +54,7 @@ def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.C
     scale = alt.Scale(range=[PALE, MARK], interpolate="rgb", domainMin=0)
     legend = alt.Legend(title="part of its group", format="~%", orient="top", gradientLength=160)
     y = alt.Y(
-        "group:N", sort=findings.groups, title=None,
+        "group:N", sort=None, title=None,
         axis=alt.Axis(labelLimit=170, ticks=False, domain=False),
     )  # fmt: skip
     return alt.Chart(frame).mark_rect(stroke="#80808020").encode(

@@ -248,10 +248,12 @@ def _detail(one: Outcome) -> dict[str, Any]:
 
 def _panels(findings: Findings) -> list[dict[str, Any]]:
     """For each lens how its values of one prompt are drawn: as an account where it keeps one."""
-    blocks = findings.model["blocks"]
     panels = []
     for lens in findings.lenses:
-        drawn = charts.ledger_panel(lens.unit) if lens.keeps_ledger else charts.panel(lens, blocks)
+        if lens.keeps_ledger:
+            drawn = charts.ledger_panel(lens.unit)
+        else:
+            drawn = charts.panel(lens, findings.model["blocks"])
         depths = lens.depths.tolist()
         panels.append({
             "lens": lens.lens, "title": lens.title, "ledger": lens.keeps_ledger, "depths": depths,

@@ -29,6 +29,7 @@ CHUNK = 500
 """Prompts that are written at once."""
 SHEET_LINES = 100_000
 """Lines of results in the workbook; more would take minutes to open."""
+LINE_END = "\r\n"  # by which a lone carriage return is quoted as well
 CELL = 32_767
 """Characters that a spreadsheet's cell holds."""
 CUT = " … (cut: a cell holds no more; the CSV and Parquet files have all)"
@@ -56,7 +57,7 @@ class Results:
         self._csv = open(folder / "results.csv", "w", encoding="utf-8", newline="")  # noqa: SIM115
         self._parquet = pq.ParquetWriter(folder / "results.parquet", RESULTS, compression="zstd")
         self._waiting: list[pd.DataFrame] = []
-        self._csv.write(",".join(RESULTS.names) + "\n")
+        self._csv.write(",".join(RESULTS.names) + LINE_END)
 
     def __enter__(self) -> Results:
         return self
@@ -81,7 +82,7 @@ class Results:
             return
         frame = pd.concat(self._waiting, ignore_index=True)
         self._parquet.write_table(pa.Table.from_pandas(frame, RESULTS, preserve_index=False))
-        _neutral(frame).to_csv(self._csv, header=False, index=False, lineterminator="\n")
+        _neutral(frame).to_csv(self._csv, header=False, index=False, lineterminator=LINE_END)
         self._waiting = []
 
 
@@ -103,7 +104,7 @@ def summary(findings: Findings) -> pd.DataFrame:
 def write_summary(path: Path, findings: Findings) -> None:
     """`summary.csv`: every row of the input has exactly one line, failed or not."""
     frame = _neutral(summary(findings)).rename(columns=neutral)
-    frame.to_csv(path, index=False, lineterminator="\n", encoding="utf-8")
+    frame.to_csv(path, index=False, lineterminator=LINE_END, encoding="utf-8")
 
 
 def write_workbook(path: Path, findings: Findings) -> None:
