@@ -138,10 +138,11 @@ def sentences(findings: Findings) -> list[str]:
     onset = known["onset"].dropna().astype(int)
     if len(onset):
         low, middle, high = onset.quantile([0.25, 0.5, 0.75], interpolation="lower").astype(int)
+        spread = f"between depths {low} and {high}" if low < high else f"at depth {middle} itself"
         told.append(
             f"The answer sets in at depth {middle} of {findings.model['blocks']} in the middle prompt, and "
-            f"between depths {low} and {high} in half of them (the depth by which half of all movement of "
-            "its probability has happened)."
+            f"{spread} in at least half of them (the depth by which half of all movement of its probability "
+            "has happened)."
         )
     return told
 

@@ -29,7 +29,7 @@ def choose(assets: Path, unfold: bool) -> PromptList | None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.file_uploader(
-            "Prompt list: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column “prompt”", key="list_file",
+            "Prompt list: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column “prompt”", key=_uploader(),
             type=["csv", "tsv", "txt", "jsonl", "ndjson", "json", "xlsx"], on_change=_uploaded,
         )  # fmt: skip
     with right:
@@ -93,16 +93,24 @@ def _problems(listed: PromptList) -> None:
         small(f"… and {len(listed.bad) - SHOWN} more rows that can't be run; all are in the report.")
 
 
+def _uploader() -> str:
+    """The key of the upload's widget: a new one, which is empty, when an example takes its place."""
+    return f"list_file_{st.session_state.get('list_uploads', 0)}"
+
+
 def _uploaded() -> None:
-    file = st.session_state["list_file"]
+    file = st.session_state[_uploader()]
+    st.session_state["list_example"] = None
     if file is not None:
         _take(file.name, file.getvalue())
-        st.session_state["list_example"] = None
+    else:
+        st.session_state.pop(LIST, None)
 
 
 def _example(assets: Path) -> None:
     name = st.session_state["list_example"]
     if name is not None:
+        st.session_state["list_uploads"] = 1 + st.session_state.get("list_uploads", 0)
         _take(name, (assets / "prompts" / name).read_bytes())
 
 

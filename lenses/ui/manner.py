@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 
-from lenses.prompts import AS_FOUND, Manner, PromptList
+from lenses.prompts import Manner, PromptList
 from lenses.ui.text import label, small
 
 ENCODINGS = {
@@ -22,13 +22,19 @@ FOUND_OUT = "found out"
 
 def current() -> Manner:
     """What the visitor overruled."""
-    manner: Manner = st.session_state.get("list_manner", AS_FOUND)
-    return manner
+    state = st.session_state
+    names = [state.get(f"list_{field}") or FOUND_OUT for field in ("prompt", "target")]
+    return Manner(
+        ENCODINGS[state.get("list_encoding") or FOUND_OUT],
+        DELIMITERS[state.get("list_delimiter") or FOUND_OUT],
+        HEADERS[state.get("list_header") or FOUND_OUT],
+        *(None if name == FOUND_OUT else name for name in names),
+    )
 
 
 def forget() -> None:
     """Start again with what is found out."""
-    for key in ("manner", "encoding", "delimiter", "header", "prompt", "target"):
+    for key in ("encoding", "delimiter", "header", "prompt", "target"):
         st.session_state.pop(f"list_{key}", None)
 
 
@@ -45,24 +51,14 @@ def controls(listed: PromptList | None) -> None:
         _pick("Header", list(HEADERS), "list_header")
     for column, field in zip(columns[3:], ("prompt", "target"), strict=True):
         with column:
-            _pick(f"Column of the {field}s", named, f"list_{field}", new=True)
+            typed = st.session_state.get(f"list_{field}")
+            more = [typed] if typed and typed not in named else []
+            _pick(f"Column of the {field}s", [*named, *more], f"list_{field}", new=True)
 
 
 def _pick(title: str, options: list[str], key: str, new: bool = False) -> None:
     more: dict[str, Any] = {"accept_new_options": True} if new else {}
     st.selectbox(
-        title, options, key=key, on_change=_manner, persist_state="session",
+        title, options, key=key, persist_state="session",
         format_func=lambda name: name if name == FOUND_OUT or not new else label(name), **more,
     )  # fmt: skip
-
-
-def _manner() -> None:
-    """Take the widgets' values over."""
-    state = st.session_state
-    names = [state.get(f"list_{field}") or FOUND_OUT for field in ("prompt", "target")]
-    state["list_manner"] = Manner(
-        ENCODINGS[state.get("list_encoding") or FOUND_OUT],
-        DELIMITERS[state.get("list_delimiter") or FOUND_OUT],
-        HEADERS[state.get("list_header") or FOUND_OUT],
-        *(None if name == FOUND_OUT else name for name in names),
-    )

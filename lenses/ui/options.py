@@ -43,6 +43,16 @@ def chosen(names: Iterable[str]) -> tuple[Lens, ...]:
     return tuple(made)
 
 
+def changed(lens: Lens) -> str:
+    """The options of a lens that are not at their default, in words; empty for none."""
+    told = [
+        f"{f.name.replace('_', ' ')} {text_of(getattr(lens, f.name))}"
+        for f in fields(lens)
+        if getattr(lens, f.name) != f.default
+    ]
+    return ", ".join(told)
+
+
 def key(lens: str, option: str) -> str:
     """Where the session keeps an option's value, and its name in a link."""
     return f"{lens}.{option}"

@@ -85,6 +85,8 @@ def _ask(held: Held, listed: PromptList) -> None:
         )
     with right:
         _cost(held, listed, lenses)
+        if changed := [f"{lens.title}: {text}" for lens in lenses if (text := options.changed(lens))]:
+            small(f"With the options of the page Compare: {'; '.join(changed)}.")
     if pressed:
         st.session_state[WANTED] = st.session_state[ACTIVE] = asked.key
         st.rerun()
