@@ -15,7 +15,7 @@ import torch
 
 from lenses import comparison, padded, question, registry, together, tokens
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, LensesError
+from lenses.errors import BadOption, LensesError, UnsupportedModel
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -24,7 +24,7 @@ from lenses.question import Question
 from lenses.tokens import Prompt
 
 BATCH = 32
-"""Rows in one pass of the model, at most; `padded.tokens` bounds it further."""
+"""Rows in one pass of the model, at most; `padded.fits` bounds it further."""
 
 WINDOW = 1024
 """Rows of the list that are sorted by length together: the list itself may be of any length."""
@@ -96,15 +96,16 @@ def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[R
 
     Of the same length for a model whose positions depend on the length of the whole input.
     """
-    most, alike = padded.tokens(decoder), decoder.positions.stretches
     batch: list[Ready] = []
+    lengths: list[int] = []
     for one in sorted(ready, key=lambda one: -len(one[1].tokens)):
-        longest = len((batch or [one])[0][1].tokens)
-        full = len(batch) == size or (len(batch) + 1) * longest > most
-        if batch and (full or (alike and len(one[1].tokens) != longest)):
+        length = len(one[1].tokens)
+        apart = decoder.positions.stretches and length not in lengths
+        if batch and (apart or len(batch) == size or not padded.fits(decoder, [*lengths, length])):
             yield batch
-            batch = []
+            batch, lengths = [], []
         batch.append(one)
+        lengths.append(length)
     if batch:
         yield batch
 
@@ -128,8 +129,10 @@ def _answers(
             yield Progress(step.text, step.done + len(made), step.total)
         return made
     outcomes = []
-    for (row, _), one in zip(batch, asked, strict=True):
-        outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
+    for ready, one in zip(batch, asked, strict=True):
+        if isinstance(one, UnsupportedModel):  # perhaps the batch's roundings alone: prove it by itself
+            (one,) = _asked(decoder, [ready])
+        outcomes.append((yield from _answer(decoder, ready[0], one, lenses, step)))
     return tuple(outcomes)
 
 

@@ -8,7 +8,7 @@ notices and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -50,13 +50,13 @@ def traces(decoder: Decoder, ids: Sequence[Int[Tensor, " _"]]) -> list[Trace]:
 def own(
     decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[int]
 ) -> Float[Tensor, "row vocabulary"]:
-    """The untouched model's own logits of each prompt after its place, in bounded memory."""
-    rows: list[Tensor] = []
-    for group in _groups(decoder, ids, places):
-        kept = sorted({places[k] for k in group})
-        logits = decoder.own_batch(pad([ids[k] for k in group]), kept)
-        rows += [logits[j, kept.index(places[k])].clone() for j, k in enumerate(group)]
-    return torch.stack(rows)
+    """The untouched model's own logits of each prompt after its place.
+
+    In one pass of the same shape as that of `traces`, so that both make the same roundings.
+    """
+    kept = sorted(set(places))
+    logits = decoder.own_batch(pad(ids), kept)
+    return torch.stack([logits[row, kept.index(place)] for row, place in enumerate(places)])
 
 
 def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
@@ -65,25 +65,12 @@ def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
     return torch.stack([torch.cat([one, one[-1:].expand(longest - len(one))]) for one in ids])
 
 
-def tokens(decoder: Decoder) -> int:
-    """How many tokens, padding included, one pass may take."""
-    size = torch.finfo(decoder.dtype).bits // 8 * decoder.width * (decoder.blocks + 1)
-    bound = STATES // size
-    return max(1, bound if decoder.spares_head else min(bound, BUDGET // (4 * decoder.vocabulary)))
-
-
-def _groups(decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[int]) -> Iterator[list[int]]:
-    """Neighbouring prompts whose logits fit the budget together."""
-    most = max(1, BUDGET // (4 * decoder.vocabulary))
-    group: list[int] = []
-    for k in range(len(ids)):
-        wider = [*group, k]
-        kept = {places[j] for j in wider} if decoder.spares_head else range(max(len(ids[j]) for j in wider))
-        if group and len(wider) * len(kept) > most:
-            yield group
-            wider = [k]
-        group = wider
-    yield group
+def fits(decoder: Decoder, lengths: Sequence[int]) -> bool:
+    """Whether prompts of these lengths may go through in one pass, by the states and logits it leaves."""
+    longest, count = max(lengths), len(lengths)
+    state = torch.finfo(decoder.dtype).bits // 8 * decoder.width * (decoder.blocks + 1)
+    kept = len(set(lengths)) if decoder.spares_head else longest
+    return count * longest * state <= STATES and count * kept * 4 * decoder.vocabulary <= BUDGET
 
 
 def _refuse_difference(decoder: Decoder, padded: Trace) -> None:

@@ -82,6 +82,8 @@ def depths(decoder: Decoder, trace: Trace, position: int, token: int) -> Reading
 
 def remember(decoder: Decoder, wanted: Sequence[tuple[Trace, int, int]]) -> None:
     """Read every depth of several (trace, position, token) at once, for `depths` to find."""
+    if not wanted:
+        return
     rows = torch.cat([trace.residual[:, position] for trace, position, _ in wanted])
     counts = [trace.blocks + 1 for trace, _, _ in wanted]
     tokens = [torch.full((n,), token) for n, (_, _, token) in zip(counts, wanted, strict=True)]

@@ -51,10 +51,9 @@ def ask(
 
     readings = _each(wrong, traces, reading)
     chosen = _each(wrong, readings, lambda k, found: question.choose(decoder, found, targets[k]))
+    wanted = [(traces[k], readings[k].position, target.token) for k, (target, _) in chosen.items()]
     with suppress(NonFinite):  # then each is read by itself below, and the one at fault is named
-        readout.remember(
-            decoder, [(traces[k], readings[k].position, target.token) for k, (target, _) in chosen.items()]
-        )
+        readout.remember(decoder, wanted)
     made = _each(wrong, chosen, lambda k, found: question.pose(decoder, readings[k], *found))
     return [made[k] if k in made else wrong[k] for k in range(len(prompts))]
 

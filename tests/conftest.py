@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# Two test processes run side by side; threads of one that wait for those of another cost most of the time.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Third-party modules come first, so that only ours see TYPE_CHECKING as true: their annotations then
 # name things that exist, also where the library defers a heavy import.
