@@ -82,7 +82,5 @@ def _timed(decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens]) -> Gen
 def readable(listed: PromptList) -> PromptList:
     """The list itself; raises `LensesError` where no row of it can be run."""
     if listed.bad and not listed.good:
-        raise LensesError(
-            f"{listed.name}: none of its {len(listed.rows)} rows can be run; {listed.bad[0].problem}"
-        )
+        raise LensesError(f"{listed.name}: no row of it can be run; {listed.bad[0].problem}")
     return listed

@@ -281,7 +281,7 @@ def _provenance(findings: Findings) -> list[tuple[str, str]]:
     ]
     if "blocks" in model:
         size = f"{model['blocks']} blocks, width {model['width']}, {model['vocabulary']} tokens"
-        lines += [("Size", size), ("Largest readout gap", f"{_gap(model['readout_gap'])} of probability")]
+        lines += [("Size", size), ("Largest readout gap", f"{_gap(model['readout_gap'])} (probability)")]
     lines += [
         ("Methods", lenses),
         ("Software", ", ".join(f"{name} {version}" for name, version in versions.items())),

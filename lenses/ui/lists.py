@@ -12,6 +12,7 @@ from lenses.errors import LensesError
 from lenses.prompts import Manner, PromptList
 from lenses.tokens import visible
 from lenses.ui import manner
+from lenses.ui.runs import WANTED
 from lenses.ui.text import message, small
 
 SHOWN = 8
@@ -58,7 +59,7 @@ def _read(name: str, data: bytes, unfold: bool) -> PromptList | None:
     message("good" if not listed.bad else "info", f"{name}: {listed.described()}")
     for note in listed.notes:
         message("warning", note)
-    with st.expander("The list", expanded=unfold, key="the-list"):
+    with st.expander("The list", expanded=unfold, key=f"the-list-{unfold}"):
         _preview(listed)
         _problems(listed)
         manner.controls(listed)
@@ -117,4 +118,5 @@ def _example(assets: Path) -> None:
 def _take(name: str, data: bytes) -> None:
     """Another list: nothing of how the last one was read holds for it."""
     st.session_state[LIST] = (name, data)
+    st.session_state.pop(WANTED, None)
     manner.forget()

@@ -13,7 +13,7 @@ from lenses.registry import LENSES, quick
 from lenses.ui import lists, options, picker, runs
 from lenses.ui.jobs import Failed
 from lenses.ui.running import counted, follow
-from lenses.ui.runs import ACTIVE, queue
+from lenses.ui.runs import ACTIVE, WANTED, queue
 from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ INTRO = (
     "set in, what stands out, and one HTML file to pass on that opens without Python and without a network."
 )
 NEW, SAVED = "A new report", "Open a saved one"
-WANTED = "report_wanted"
-"""The run that a session started."""
 
 
 def page(assets: Path) -> None:

@@ -38,8 +38,8 @@ BATCH = 8
 """Prompts in one step: other visitors' work goes on between two steps."""
 KEPT = 7 * 24 * 3600
 """Seconds after which a run that nobody touched is deleted."""
-ACTIVE = "report_run"
-"""Where a session keeps the run that it wants, until that is done or given up."""
+WANTED, ACTIVE = "report_wanted", "report_run"
+"""The run that a session started, and the one that goes on while other pages are looked at."""
 
 
 @dataclass(frozen=True)
