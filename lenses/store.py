@@ -57,7 +57,7 @@ class Store:
 
     def __init__(self, folder: Path, settings: dict[str, Any], rows: Sequence[Row]) -> None:
         self.folder, self.settings, self.rows = folder, settings, rows
-        self._lock = filelock.FileLock(folder / ".lock", timeout=0)
+        self._lock = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False)
 
     def __enter__(self) -> Store:
         self._parts.mkdir(parents=True, exist_ok=True)

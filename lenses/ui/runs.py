@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Generator, Hashable
@@ -34,10 +35,13 @@ if TYPE_CHECKING:
     from lenses.report import Archived
     from lenses.ui.models import Held
 
+DIGITS = 24
+"""Of the digest that names a run's folder."""
 BATCH = 8
 """Prompts in one step: other visitors' work goes on between two steps."""
 KEPT = 7 * 24 * 3600
 """Seconds after which a run that nobody touched is deleted."""
+_NAME = re.compile(f"[0-9a-f]{{{DIGITS}}}")
 WANTED, ACTIVE = "report_wanted", "report_run"
 """The run that a session started, and the one that goes on while other pages are looked at."""
 
@@ -68,7 +72,7 @@ def run(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> Run:
 
     asked = asked_for(held.decoder, listed, lenses)
     asked["file"] |= {"name": ""}  # the same content under another name is the same run
-    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:24]
+    digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:DIGITS]
     folder = _home() / digest
 
     def work() -> Generator[Progress, None, Findings]:
@@ -93,7 +97,7 @@ def run(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> Run:
 
 def opened(archived: Archived, digest: str) -> Run:
     """A report that was saved, whose files are made again."""
-    folder = _home() / digest[:24]
+    folder = _home() / digest[:DIGITS]
 
     def work() -> Generator[Progress, None, Findings]:
         from lenses.report import writing
@@ -145,8 +149,11 @@ def _home() -> Path:
 
 
 def _forget_old(folder: Path) -> None:
-    """Delete the runs that nobody has touched for a week; `folder` counts as touched."""
+    """Delete the runs that nobody has touched for a week, but for `folder`; nothing else is looked at."""
     for other in _home().glob("*"):
+        if other == folder or not _NAME.fullmatch(other.name) or other.is_symlink():
+            continue
         with suppress(OSError):  # another process may be deleting it as well
-            if other != folder and time.time() - max(f.stat().st_mtime for f in other.rglob("*")) > KEPT:
+            touched = max((file.stat().st_mtime for file in (other, *other.rglob("*"))), default=0.0)
+            if time.time() - touched > KEPT:
                 shutil.rmtree(other)

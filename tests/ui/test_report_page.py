@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import time
 import zipfile
 from types import SimpleNamespace
 
@@ -16,6 +18,7 @@ from lenses import prompts, registry, report
 from lenses.errors import BadRun
 from lenses.progress import finish
 from lenses.store import Store
+from lenses.ui import runs
 from lenses.ui.models import choice_of, held
 from lenses.ui.running import STOPPED
 from lenses.ui.runs import queue
@@ -253,3 +256,18 @@ def _choosing(draw):
         return chosen if options.get("on_select") == "rerun" else event
 
     return dataframe
+
+
+def test_old_runs_are_deleted_and_nothing_else_is(tmp_path):
+    week = 8 * 24 * 3600
+    home = tmp_path / "runs"
+    old, new, mine, theirs = home / ("a" * 24), home / ("b" * 24), home / ("c" * 24), home / "somebody's own"
+    for folder in (old, new, mine, theirs):
+        folder.mkdir(parents=True)
+        (folder / "run.json").write_text("{}")
+    (home / ("d" * 24)).symlink_to(theirs)
+    for folder in (old, mine, theirs):
+        for path in (folder / "run.json", folder):
+            os.utime(path, (time.time() - week, time.time() - week))
+    runs._forget_old(mine)
+    assert {path.name[:1] for path in home.iterdir()} == {"b", "c", "d", "s"}
