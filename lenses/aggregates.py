@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -17,60 +18,84 @@ from lenses.registry import CLAIMS
 
 NOTABLE = 10
 """Rows in each list of what stands out."""
-ALL = "all"
-"""The name of everything beside the groups."""
+GROUPS = 20
+"""Groups that are shown, the largest."""
 
 
 def additivity(findings: Findings) -> pd.DataFrame:
     """One row a lens: its claim, how many prompts got which verdict, and the worst and the median gap."""
     lines = []
     for lens in findings.lenses:
-        claimed = lens.claim is not Claim.LEVEL
         line: dict[str, Any] = {
             "lens": lens.title, "unit": lens.unit.value, "claim": CLAIMS[lens.claim],
             "prompts": len(lens.rows),
         }  # fmt: skip
         line |= {verdict.value: lens.verdicts.count(verdict.value) for verdict in Verdict}
-        line["worst"] = float(lens.gaps.max()) if claimed else np.nan
-        line["median"] = float(np.median(lens.gaps)) if claimed else np.nan
-        lines.append(line)
+        sizes = pd.Series(np.abs(lens.gaps)).dropna()
+        lines.append(line | {"worst": sizes.max(), "median": sizes.median()})
     return pd.DataFrame(lines)
 
 
 def onsets(findings: Findings) -> pd.DataFrame:
-    """How the onset depths are spread: columns `group`, `depth`, `prompts`, `part` (of its group)."""
+    """How many prompts' answers set in at each depth: columns `depth`, `prompts`, `part` (of all)."""
+    counts = findings.explained["onset"].dropna().astype(int).value_counts().sort_index()
+    frame = counts.rename_axis("depth").rename("prompts").reset_index()
+    return frame.assign(part=frame["prompts"] / max(1, frame["prompts"].sum()))
+
+
+def onset_groups(findings: Findings) -> pd.DataFrame:
+    """The same with a column `group`, of the `GROUPS` largest groups, each group's parts its own."""
     known = findings.explained.dropna(subset=["onset"])
-    frames = [known.assign(group=ALL)]
-    if findings.groups:
-        frames.append(known[known["group"] != ""])
-    counts = pd.concat(frames).groupby(["group", "onset"], sort=False).size()
+    known = known[known["group"].isin(groups(findings)["group"])]
+    counts = known.groupby(["group", "onset"], sort=False).size()
     frame = counts.rename("prompts").reset_index().rename(columns={"onset": "depth"})
     whole = frame.groupby("group")["prompts"].transform("sum")
-    return frame.assign(depth=frame["depth"].astype(int), part=frame["prompts"] / whole)
+    order = {group: k for k, group in enumerate(groups(findings)["group"])}
+    frame = frame.assign(depth=frame["depth"].astype(int), part=frame["prompts"] / whole)
+    return frame.sort_values("group", key=lambda names: names.map(order), kind="stable")
 
 
 def groups(findings: Findings) -> pd.DataFrame:
-    """One row a group, and one for all: prompts, mean probability, and the onset's quartiles."""
-    known = findings.explained
-    parts = {ALL: known} | {group: known[known["group"] == group] for group in findings.groups}
-    lines = []
-    for name, part in parts.items():
-        low, middle, high = (
-            part["onset"].astype("float64").quantile([0.25, 0.5, 0.75], interpolation="lower").tolist()
-        )
-        lines.append({
-            "group": name, "prompts": len(part), "probability": part["probability"].mean(),
-            "low": low, "onset": middle, "high": high, "against": part["against"].mean(),
-        })  # fmt: skip
-    return pd.DataFrame(lines)
+    """One row a group, the `GROUPS` largest in the list's order: its prompts, and the means and quartiles
+    that `whole` gives of all."""
+    named = findings.explained[findings.explained["group"] != ""]
+    largest = named["group"].value_counts(sort=True).head(GROUPS).index
+    parts = named[named["group"].isin(largest)].groupby("group", sort=False)
+    lines = [{"group": name, **_summed(part)} for name, part in parts]
+    return pd.DataFrame(lines, columns=["group", *_summed(named)])
+
+
+def whole(findings: Findings) -> dict[str, Any]:
+    """Of all explained prompts: how many, mean probability, the onset's quartiles, mean movement against
+    the trend."""
+    return _summed(findings.explained)
+
+
+def _summed(part: pd.DataFrame) -> dict[str, Any]:
+    low, middle, high = quartiles(part["onset"])
+    return {
+        "prompts": len(part), "probability": part["probability"].mean(),
+        "low": low, "onset": middle, "high": high, "against": part["against"].mean(),
+    }  # fmt: skip
+
+
+def quartiles(onset: pd.Series) -> tuple[float, float, float]:
+    """The least depths by which a quarter, half and three quarters of the onsets have come."""
+    known = onset.dropna().to_numpy(dtype=float)
+    if not len(known):
+        return math.nan, math.nan, math.nan
+    low, middle, high = np.quantile(known, [0.25, 0.5, 0.75], method="inverted_cdf").tolist()
+    return low, middle, high
 
 
 def band(lens: LensFindings) -> pd.DataFrame:
-    """One row a depth: the mean of the lens's values over all prompts, and their middle half."""
-    low, high = np.quantile(lens.values, [0.25, 0.75], axis=0)
-    return pd.DataFrame(
-        {"depth": lens.depths, "mean": lens.values.mean(axis=0), "low": low, "high": high}
-    )  # fmt: skip
+    """One row a depth: the mean of the lens's values over all prompts, and their middle half.
+
+    Values that are no numbers are left out.
+    """
+    frame = pd.DataFrame(lens.values)
+    low, high = (frame.quantile(part).to_numpy() for part in (0.25, 0.75))
+    return pd.DataFrame({"depth": lens.depths, "mean": frame.mean().to_numpy(), "low": low, "high": high})
 
 
 def agreement(findings: Findings) -> pd.DataFrame:
@@ -107,7 +132,7 @@ def notable(findings: Findings) -> dict[str, pd.DataFrame]:
     """The rows that stand out, by why: columns `row`, `measure`."""
     known = findings.explained
     found = {
-        "Most movement against the trend": _most(known, "against", largest=True),
+        "Most movement against the trend": _most(known[known["against"] > 0], "against", largest=True),
         "Lowest probability": _most(known, "probability", largest=False),
     }
     pairs = [rank_correlations(one, other) for one, other in combinations(findings.lenses, 2)]
@@ -122,12 +147,13 @@ def sentences(findings: Findings) -> list[str]:
     known, failed = findings.explained, findings.failed
     missing = int((failed["failure"] == NOT_RUN).sum())
     name = findings.model["name"]
-    told = [f"{_prompts(len(findings.rows))} were asked of {name}; {len(known)} could be explained"]
+    asked = len(findings.rows)
+    told = [f"{_prompts(asked)} {_were(asked)} asked of {name}; {len(known)} could be explained"]
     if bad := len(failed) - missing:
         told[0] += f", and {_prompts(bad)} could not: each is listed below with its reason"
     told[0] += "."
     if missing:
-        told.append(f"The run was stopped: {_prompts(missing)} were not reached.")
+        told.append(f"The run was stopped: {_prompts(missing)} {_were(missing)} not reached.")
     if not len(known):
         return told
     told.append(
@@ -135,14 +161,17 @@ def sentences(findings: Findings) -> list[str]:
         f"50 % in {_prompts(int((known['probability'] >= 0.5).sum()))}."
     )
     told += [_verdict(lens) for lens in findings.lenses if lens.claim is not Claim.LEVEL]
-    onset = known["onset"].dropna().astype(int)
-    if len(onset):
-        low, middle, high = onset.quantile([0.25, 0.5, 0.75], interpolation="lower").astype(int)
-        spread = f"between depths {low} and {high}" if low < high else f"at depth {middle} itself"
+    counts = {lens.lens: len(lens.rows) for lens in findings.lenses}
+    for name in findings.settings["lenses"]:
+        if left := len(known) - counts.get(name, 0):
+            told.append(f"{name} had to be left out of {_prompts(left)}, whose notes say why.")
+    low, middle, high = quartiles(known["onset"])
+    if not math.isnan(middle):
+        spread = f"between depths {low:.0f} and {high:.0f}" if low < high else f"at depth {middle:.0f} itself"
         told.append(
-            f"The answer sets in at depth {middle} of {findings.model['blocks']} in the middle prompt, and "
-            f"{spread} in at least half of them (the depth by which half of all movement of its probability "
-            "has happened)."
+            f"The answer sets in at depth {middle:.0f} of {findings.model['blocks']} in the middle prompt, "
+            f"and {spread} in at least half of them (the depth by which half of all movement of its "
+            "probability has happened)."
         )
     return told
 
@@ -153,13 +182,18 @@ def _verdict(lens: LensFindings) -> str:
     how = "exactly" if counts[Verdict.EXACT] else "within 1 %"
     told = (
         f"{lens.title} adds up {how} in {good} of {_prompts(len(lens.rows))} "
-        f"(worst gap {lens.gaps.max():.1e} {lens.unit.value})"
+        f"(worst gap {_worst(lens)} {lens.unit.value})"
     )
     if counts[Verdict.NOT_CONVERGED]:
         told += f"; in {counts[Verdict.NOT_CONVERGED]} its integral has not converged"
     if counts[Verdict.BROKEN]:
         told += f"; in {counts[Verdict.BROKEN]} it is BROKEN, which is a bug"
     return told + "."
+
+
+def _worst(lens: LensFindings) -> str:
+    sizes = np.abs(lens.gaps[~np.isnan(lens.gaps)])
+    return f"{sizes.max():.1e}" if len(sizes) else "unknown"
 
 
 def _ranks(values: Float[ndarray, "prompt depth"]) -> Float[ndarray, "prompt depth"]:
@@ -171,6 +205,10 @@ def _ranks(values: Float[ndarray, "prompt depth"]) -> Float[ndarray, "prompt dep
 def _most(rows: pd.DataFrame, column: str, largest: bool) -> pd.DataFrame:
     chosen = rows.dropna(subset=[column]).sort_values(column, ascending=not largest, kind="stable")
     return chosen.head(NOTABLE)[["row", column]].rename(columns={column: "measure"})
+
+
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
 
 
 def _prompts(count: int) -> str:

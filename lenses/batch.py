@@ -59,6 +59,7 @@ def running(
 
     All rows of a batch are of one `window`.
     """
+    _refuse_twins(lenses)
     done, total = 0, len(rows)
     for _, group in groupby(rows, key=lambda row: window(row.row)):
         ready, failed = [], []
@@ -116,24 +117,33 @@ def _answers(
     """The outcomes of a batch; what goes wrong with all of it is tried again in halves, then alone."""
     try:
         asked = _asked(decoder, batch)
-    except (padded.PaddingMatters, RuntimeError) as error:
-        # Too much memory, or a model that takes no such batch; alone, a row says what is wrong with it.
+        for k, one in enumerate(asked):
+            if isinstance(one, UnsupportedModel) and len(batch) > 1:
+                # Perhaps the batch's roundings alone: prove it by itself.
+                (asked[k],) = _asked(decoder, [batch[k]])
+    except padded.PaddingMatters:
+        return (yield from _parts(decoder, batch, 1, lenses, step))
+    except Exception as error:
+        # Too much memory, or a defect: alone, a row says what is wrong with it and holds up no other.
+        logging.getLogger(__name__).exception("a batch of %d rows failed", len(batch))
         if len(batch) == 1:
-            logging.getLogger(__name__).exception("a row failed")
-            return (Outcome(batch[0][0], failure=_defect(error)),)
-        cut = 1 if isinstance(error, padded.PaddingMatters) else (len(batch) + 1) // 2
-        parts = [batch[k : k + cut] for k in range(0, len(batch), cut)]
-        made: Outcomes = ()
-        for part in parts:
-            made += yield from _answers(decoder, part, lenses, step)
-            yield Progress(step.text, step.done + len(made), step.total)
-        return made
+            return (_defect(batch[0][0], error),)
+        return (yield from _parts(decoder, batch, (len(batch) + 1) // 2, lenses, step))
     outcomes = []
-    for ready, one in zip(batch, asked, strict=True):
-        if isinstance(one, UnsupportedModel):  # perhaps the batch's roundings alone: prove it by itself
-            (one,) = _asked(decoder, [ready])
-        outcomes.append((yield from _answer(decoder, ready[0], one, lenses, step)))
+    for (row, _), one in zip(batch, asked, strict=True):
+        outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
     return tuple(outcomes)
+
+
+def _parts(
+    decoder: Decoder, batch: list[Ready], size: int, lenses: Sequence[Lens], step: Progress
+) -> Generator[Progress, None, Outcomes]:
+    """The outcomes of a batch, so many rows at a time."""
+    made: Outcomes = ()
+    for k in range(0, len(batch), size):
+        made += yield from _answers(decoder, batch[k : k + size], lenses, step)
+        yield Progress(step.text, step.done + len(made), step.total)
+    return made
 
 
 def _asked(decoder: Decoder, batch: list[Ready]) -> list[Question | LensesError]:
@@ -166,11 +176,18 @@ def _answer(
     except Exception as error:
         # A defect must not end the list, nor go unseen.
         logging.getLogger(__name__).exception("a row failed")
-        return Outcome(row, failure=_defect(error))
+        return _defect(row, error)
 
 
-def _defect(error: Exception) -> str:
+def _defect(row: Row, error: Exception) -> Outcome:
     """What is said of a row where nothing is known to be wrong with it."""
-    if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
-        return "there is not enough memory for this prompt: shorten it, or take a machine with more"
-    return f"this is a defect of LensLedger, and its log says more: {error!r}"
+    reason = f"this is a defect of LensLedger, and its log says more: {error!r}"
+    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
+        reason = "there is not enough memory for this prompt: shorten it, or take a machine with more"
+    return Outcome(row, failure=reason, passing=True)
+
+
+def _refuse_twins(lenses: Sequence[Lens]) -> None:
+    names = [lens.name for lens in lenses]
+    if twins := {name for name in names if names.count(name) > 1}:
+        raise BadOption(f"{min(twins)} is asked for twice: a report holds each method once")

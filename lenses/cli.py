@@ -7,6 +7,7 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -162,7 +163,8 @@ def report(
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = [registry.get(name) for name in names]
     manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
-    listed = prompts.read(file.read_bytes(), file.name, manner)
+    name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
+    listed = prompts.read(file.read_bytes(), name, manner)
     said = console.console(stderr=True)
     said.print(listed.described(), markup=False, soft_wrap=True)
     for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
@@ -226,9 +228,8 @@ def main() -> None:
     except typer.Abort:
         _fail("stopped", 130)
     except OSError as error:
-        if error.filename is None:
-            raise
-        _fail(f"{error.filename}: {error.strerror}", 1)
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(f"{where}{error.strerror or error}", 1)
 
 
 def _fail(text: str, status: int, hint: str = "") -> NoReturn:

@@ -32,11 +32,16 @@ NOT_RUN = "not run: the run was stopped before this row"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one row: its comparison, or the reason why there is none."""
+    """What came of one row: its comparison, or the reason why there is none.
+
+    `passing` tells of a failure that has nothing to do with the row, such as too little memory: another
+    try may end otherwise.
+    """
 
     row: Row
     comparison: Comparison | None = None
     failure: str = ""
+    passing: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,9 @@ class LensFindings:
     rows: Int[ndarray, " prompt"]
     values: Float[ndarray, "prompt depth"]
     gaps: Float[ndarray, " prompt"]
-    """|found − expected| of the claim; not a number where nothing is claimed."""
+    """Found − expected of the claim; not a number where nothing is claimed."""
+    changes: Float[ndarray, " prompt"]
+    """Δp of each prompt, from where the lens's path starts if it is a ledger."""
     verdicts: tuple[str, ...]
     seconds: float
 
@@ -104,6 +111,7 @@ class _Lens:
     rows: list[int] = field(default_factory=list)
     values: list[Float[ndarray, " depth"]] = field(default_factory=list)
     gaps: list[float] = field(default_factory=list)
+    changes: list[float] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -112,7 +120,8 @@ class _Lens:
             raise ValueError(f"{result.attribution.lens} has other depths in row {row} than before")
         self.rows.append(row)
         self.values.append(result.attribution.values)
-        self.gaps.append(abs(result.additivity.gap) if result.additivity.claimed else np.nan)
+        self.gaps.append(result.additivity.gap if result.additivity.claimed else np.nan)
+        self.changes.append(result.yardstick.expected)
         self.verdicts.append(result.additivity.verdict.value)
         self.seconds += result.seconds
 
@@ -120,7 +129,8 @@ class _Lens:
         a = self.first.attribution
         return LensFindings(
             a.lens, self.first.title, a.unit, a.claim, a.options, a.depths, np.array(self.rows),
-            np.stack(self.values), np.array(self.gaps), tuple(self.verdicts), self.seconds,
+            np.stack(self.values), np.array(self.gaps), np.array(self.changes), tuple(self.verdicts),
+            self.seconds,
         )  # fmt: skip
 
 
@@ -150,12 +160,13 @@ class Gathering:
         known = self._newest
         order = list(self._settings["lenses"])
         lenses = sorted(self._lenses.values(), key=lambda lens: order.index(lens.first.attribution.lens))
+        found = tuple(lens.found() for lens in lenses)
         return Findings(
             self._settings,
             {**known.model, "readout_gap": self._gap} if known else dict(self._settings["model"]),
             dict(known.provenance) if known else {},
-            _typed(pd.DataFrame(self._rows, columns=[*COLUMNS, "against", "extra"])),
-            tuple(lens.found() for lens in lenses),
+            _completed(pd.DataFrame(self._rows, columns=[*COLUMNS, "against", "extra"]), found),
+            found,
         )
 
 
@@ -168,34 +179,35 @@ def gathered(settings: dict[str, Any], outcomes: Iterable[Outcome]) -> Findings:
 
 
 def summary(one: Outcome) -> dict[str, Any]:
-    """One line of `summary.csv`: the numbers of the lens that keeps the ledger, or else of the first."""
+    """One line of `summary.csv`, but for the numbers of a lens, which `_completed` adds."""
     row, found = one.row, one.comparison
     line: dict[str, Any] = dict.fromkeys(COLUMNS)
     line |= {
         "row": row.row, "line": row.line, "id": row.id, "group": row.group, "prompt": row.prompt,
         "target": row.target or "", "failure": one.failure, "warnings": "", "extra": dict(row.extra),
     }  # fmt: skip
-    if found is None:
-        return line
-    ledger = next(iter(found.ledgers), None)
-    shown = ledger or found.results[0]
-    judged = shown.additivity
-    line |= {
-        "target": found.target_text,
-        "probability": found.probability,
-        "delta": shown.yardstick.expected,
-        "gap": judged.gap if judged.claimed else None,
-        "verdict": judged.verdict.value,
-        "warnings": "; ".join(found.warnings),
-    }
-    if ledger is not None:
-        a = ledger.attribution
-        line |= {"onset": onset(a.depths, a.values), "against": against(a.values)}
+    if found is not None:
+        line |= {
+            "target": found.target_text, "probability": found.probability,
+            "warnings": "; ".join(found.warnings),
+        }  # fmt: skip
     return line
 
 
-def _typed(rows: pd.DataFrame) -> pd.DataFrame:
-    """Numbers stay numbers where some are missing."""
+def _completed(rows: pd.DataFrame, lenses: tuple[LensFindings, ...]) -> pd.DataFrame:
+    """The rows with the numbers of one lens, the same for all: the first that keeps a ledger, or the first.
+
+    A row from which that lens was left out has none. Numbers stay numbers where some are missing.
+    """
+    chosen = next((lens for lens in lenses if lens.keeps_ledger), lenses[0] if lenses else None)
+    if chosen is not None:
+        told = pd.DataFrame({"delta": chosen.changes, "gap": chosen.gaps, "verdict": chosen.verdicts})
+        if chosen.keeps_ledger:
+            told["onset"] = [onset(chosen.depths, shares) for shares in chosen.values]
+            told["against"] = [against(shares) for shares in chosen.values]
+        told.index = pd.Index(chosen.rows)
+        for name in told:
+            rows[name] = rows["row"].map(told[name])
     floats = dict.fromkeys(("probability", "delta", "gap", "against"), "float64")
     return rows.astype({**floats, "onset": "Int64", "verdict": "string"})
 

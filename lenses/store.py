@@ -31,7 +31,9 @@ from lenses.progress import Progress
 from lenses.prompts import PromptList, Row
 
 SCHEMA = "lenses.run/1"
-COLUMNS = pa.schema([("row", pa.int64()), ("failure", pa.string()), ("comparison", pa.string())])
+COLUMNS = pa.schema(
+    [("row", pa.int64()), ("failure", pa.string()), ("passing", pa.bool_()), ("comparison", pa.string())]
+)
 
 
 def settings(decoder: Decoder, listed: PromptList, lenses: Sequence[Lens]) -> dict[str, Any]:
@@ -78,7 +80,7 @@ class Store:
         self._lock.release()
 
     def begin(self, resume: bool) -> frozenset[int]:
-        """The rows that are done already: none in a new folder.
+        """The rows that are done already: none in a new folder, and none that failed by a passing fault.
 
         Raises `BadRun` for a folder that holds a run unless `resume` is given, and for one that was
         started with other settings, which are named.
@@ -86,6 +88,11 @@ class Store:
         for leftover in self._parts.glob("*.tmp"):
             leftover.unlink()
         known = self._known()
+        if known is None and any(self._parts.glob("*.parquet")):
+            raise BadRun(
+                f"{self.folder} holds parts of a run whose run.json is gone, so that nobody knows what they "
+                "are: choose another folder"
+            )
         if known is None:
             _write(self.folder / "run.json", json.dumps(self.settings, ensure_ascii=False, indent=1).encode())
             return frozenset()
@@ -99,8 +106,8 @@ class Store:
                 f"{self.folder} holds a run that can't be gone on with, because "
                 f"{'; '.join(differences)}: choose another folder"
             )
-        parts = [_table(path, ["row"])["row"].to_pylist() for path in sorted(self._parts.glob("*.parquet"))]
-        return frozenset(row for part in parts for row in part)
+        parts = [_table(path, ["row", "passing"]) for path in self._parts.glob("*.parquet")]
+        return frozenset(one["row"] for part in parts for one in part.to_pylist() if not one["passing"])
 
     def keep(self, outcomes: Outcomes) -> None:
         """Add the outcomes of one batch, all of one window, as a part of their own."""
@@ -148,6 +155,9 @@ class Store:
             known: dict[str, Any] = json.loads(path.read_bytes())
             if known["schema"] != SCHEMA:
                 raise ValueError(f"its schema is {known['schema']!r}")
+            if not all(isinstance(known[name], dict) for name in ("file", "read as", "model", "lenses")):
+                raise ValueError("its settings are damaged")
+            str(known["file"]["name"])
         except (ValueError, KeyError, TypeError) as error:
             raise BadRun(f"{path} can't be read ({error}): choose another folder") from error
         return known
@@ -156,14 +166,15 @@ class Store:
 def _entry(one: Outcome) -> dict[str, Any]:
     found = one.comparison
     text = None if found is None else json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    return {"row": one.row.row, "failure": one.failure, "comparison": text}
+    return {"row": one.row.row, "failure": one.failure, "passing": one.passing, "comparison": text}
 
 
 def _outcome(row: Row, entry: dict[str, Any] | None) -> Outcome:
     if entry is None:
         return Outcome(row, failure=NOT_RUN)
     text = entry["comparison"]
-    return Outcome(row, None if text is None else outcome.read(json.loads(text)), entry["failure"])
+    found = None if text is None else outcome.read(json.loads(text))
+    return Outcome(row, found, entry["failure"], entry["passing"])
 
 
 def _table(path: Path, columns: list[str] | None = None) -> pa.Table:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.errors import BadPrompt
+from lenses.prompts.wording import listed, shown
 from lenses.tokens import Prompt, Token, as_tokens, plain_ids, text_of, unknown
 
 LIKELIER = 10.0
@@ -56,11 +57,13 @@ def choose(
     before = _before(tokenizer, prompt, position)
     ids, warnings = pieces(tokenizer, before, target)
     if ids[0] >= len(probabilities):
-        raise BadPrompt(f"the target {target!r} is outside this vocabulary of {len(probabilities)} tokens")
+        raise BadPrompt(
+            f"the target {shown(target)} is outside this vocabulary of {len(probabilities)} tokens"
+        )
     if len(ids) > 1:
         texts = [token.text for token in as_tokens(tokenizer, ids)]
         warnings.append(
-            f"the target {target!r} is {len(ids)} tokens ({', '.join(map(repr, texts))}); only the first, "
+            f"the target {shown(target)} is {len(ids)} tokens ({listed(texts)}); only the first, "
             f"{texts[0]!r}, is scored"
         )
     warnings += _spaced(tokenizer, before, target, ids, probabilities)
@@ -78,15 +81,15 @@ def pieces(tokenizer: Any, before: str, target: str) -> tuple[list[int], list[st
     warnings = []
     if ids is None and target and plain_ids(tokenizer, before):
         warnings.append(
-            f"typed after the prompt, {target!r} would merge with the token before it; it is scored "
+            f"typed after the prompt, {shown(target)} would merge with the token before it; it is scored "
             "as a token of its own"
         )
     # A new line first, since a SentencePiece tokenizer begins a text with a space.
     ids = ids or _typed(tokenizer, "\n", target) or plain_ids(tokenizer, target)
     if not ids:
-        raise BadPrompt(f"the target {target!r} is empty: type the word that should come next")
+        raise BadPrompt(f"the target {shown(target)} is empty: type the word that should come next")
     if unknown(tokenizer, target, ids):
-        raise BadPrompt(f"the target {target!r} is not in this model's vocabulary")
+        raise BadPrompt(f"the target {shown(target)} is not in this model's vocabulary")
     return ids, warnings
 
 
@@ -117,6 +120,6 @@ def _spaced(
         return []
     how = "without the space" if target.startswith(" ") else "with a space"
     return [
-        f"{target!r} has {typed:.2%}; {how} before it, {text_of(tokenizer, changed[0])!r} has "
-        f"{likelier:.2%}: give {other!r} if that is meant"
+        f"{shown(target)} has {typed:.2%}; {how} before it, {text_of(tokenizer, changed[0])!r} has "
+        f"{likelier:.2%}: give {shown(other)} if that is meant"
     ]

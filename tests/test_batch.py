@@ -11,7 +11,7 @@ import torch
 import transformers as hf
 
 import lenses
-from lenses import batch, padded, registry, together, tokens
+from lenses import batch, padded, question, registry, together, tokens
 from lenses.decoder import Decoder
 from lenses.errors import BadOption, BadPrompt, NonFinite
 from lenses.findings import Outcome
@@ -112,6 +112,32 @@ def test_a_defect_in_one_row_is_logged_and_the_others_go_on(caplog):
     assert "defect of LensLedger" in found[2].failure
     assert "ZeroDivisionError" in caplog.text
     assert sum(one.comparison is not None for one in found.values()) == len(WORDS) - 1
+
+
+@pytest.mark.parametrize(
+    "error", [IndexError("table"), MemoryError("no memory"), ZeroDivisionError("defect")]
+)
+def test_whatever_goes_wrong_with_a_batch_stays_with_the_row_at_fault(error, monkeypatch):
+    compared = question.compared
+
+    def fails(decoder, places, own, read):
+        if places == [4]:  # the prompt of five tokens
+            raise error
+        return compared(decoder, places, own, read)
+
+    monkeypatch.setattr(question, "compared", fails)
+    found = outcomes(tiny.decoder("gpt2"), rows(["w3 w4 w5 w6 w7", *WORDS]), batch_size=8)
+    assert [number for number, one in found.items() if one.comparison is None] == [1]
+    assert found[1].passing
+
+
+def test_a_method_is_asked_for_once():
+    with pytest.raises(BadOption, match="ig-lens is asked for twice"):
+        list(
+            batch.run(
+                tiny.decoder("gpt2"), rows(WORDS), ["ig-lens", registry.get("ig-lens", baseline="zero")]
+            )
+        )
 
 
 def test_an_option_that_does_not_fit_the_model_ends_the_list_at_once():

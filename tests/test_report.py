@@ -11,6 +11,7 @@ from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import combinations
 
+import altair as alt
 import numpy as np
 import openpyxl
 import pandas as pd
@@ -203,6 +204,8 @@ def test_one_row_of_a_saved_report_can_be_asked_for(made, plain):
         lambda data: data.replace(b'"rows":', b'"lines":'),
         lambda data: data.replace(b'"settings":', b'"asked":'),
         lambda data: data.replace(b'"unit": "logit"', b'"unit": "litre"'),
+        lambda data: data.replace(b'"lenses": {"ig-lens"', b'"lenses": {"other"'),
+        lambda data: data.replace(b'"depths": [1, 2, 3]', b'"depths": [1, 2, 4]', 1),
         lambda data: b"\xff\xfe\x00",
     ],
 )
@@ -370,16 +373,86 @@ def test_the_additivity_table_counts_every_verdict_and_finds_the_worst_gap(made,
 
 
 def test_onsets_are_counted_over_all_and_in_each_group(made, plain):
-    frame = aggregates.onsets(made[1])
     mine = [(one.row.group, one.comparison.onsets()["ig-lens"]) for one in plain.outcomes() if one.comparison]
-    for group in ("all", "up", "down"):
-        depths = [depth for name, depth in mine if group in ("all", name)]
-        lines = frame[frame["group"] == group]
-        assert dict(zip(lines["depth"], lines["prompts"], strict=True)) == {
-            depth: depths.count(depth) for depth in depths
-        }
+    every, grouped = aggregates.onsets(made[1]), aggregates.onset_groups(made[1])
+    for group in (None, "up", "down"):
+        depths = [depth for name, depth in mine if group in (None, name)]
+        lines = every if group is None else grouped[grouped["group"] == group]
+        found = dict(zip(lines["depth"], lines["prompts"], strict=True))
+        assert found == {depth: depths.count(depth) for depth in depths}
         assert lines["part"].sum() == pytest.approx(1)
-    assert set(frame["group"]) == {"all", "up", "down"}
+    assert set(grouped["group"]) == {"up", "down"}
+
+
+def test_a_group_may_be_called_anything(plain):
+    """Also “all”, which is no name for the whole."""
+    outcomes = [
+        replace(o, row=replace(o.row, group=o.row.group.replace("up", "all"))) for o in plain.outcomes()
+    ]
+    findings = gathered(plain.settings, outcomes)
+    assert aggregates.whole(findings)["prompts"] == 12
+    assert aggregates.groups(findings).set_index("group")["prompts"].to_dict() == {"all": 4, "down": 4}
+    assert aggregates.onsets(findings)["prompts"].sum() == 12
+
+
+def test_of_many_groups_the_largest_are_shown_and_counted(monkeypatch, plain):
+    monkeypatch.setattr(aggregates, "GROUPS", 3)
+    outcomes = [
+        replace(o, row=replace(o.row, group=f"g{min(o.row.row, 8)}"))
+        for o in plain.outcomes()
+        if o.comparison
+    ]
+    findings = gathered(plain.settings, outcomes)
+    shown = aggregates.groups(findings)["group"].tolist()
+    assert len(shown) == 3
+    assert "g8" in shown
+    assert set(aggregates.onset_groups(findings)["group"]) == set(shown)
+    assert "The 3 largest of 8 groups" in page.html(findings, page.Details(findings))
+
+
+@pytest.mark.parametrize(
+    ("onsets", "expected"),
+    [
+        ([3, 10], (3, 3, 10)),
+        ([1, 2, 9], (1, 2, 9)),
+        ([5], (5, 5, 5)),
+        (range(1, 7), (2, 3, 5)),
+        ([7, 7, 7, 1], (1, 7, 7)),
+    ],
+)
+def test_a_quartile_is_the_least_depth_by_which_so_many_have_come(onsets, expected):
+    found = aggregates.quartiles(pd.Series(list(onsets), dtype="Int64"))
+    assert found == expected
+    for part, depth in zip((0.25, 0.5, 0.75), found, strict=True):
+        assert np.mean([o <= depth for o in onsets]) >= part
+
+
+def test_a_value_that_is_no_number_is_left_out_of_the_means(plain):
+    outcomes = list(plain.outcomes())
+    first = outcomes[0].comparison
+    ledger, *others = first.results
+    values = ledger.attribution.values.copy()
+    values[1] = math.nan
+    hurt = replace(ledger, attribution=replace(ledger.attribution, values=values))
+    hurt = replace(hurt, additivity=replace(hurt.additivity, gap=math.nan))
+    outcomes[0] = replace(outcomes[0], comparison=replace(first, results=(hurt, *others)))
+    findings = gathered(plain.settings, outcomes)
+    assert aggregates.band(findings.lenses[0]).notna().all(axis=None)
+    assert aggregates.additivity(findings)["worst"].notna().iloc[0]
+    assert "nan" not in " ".join(aggregates.sentences(findings))
+
+
+def test_a_row_from_which_the_ledger_was_left_out_has_no_numbers_of_another_method(plain):
+    outcomes = list(plain.outcomes())
+    first = outcomes[0].comparison
+    outcomes[0] = replace(outcomes[0], comparison=replace(first, results=first.results[1:]))
+    findings = gathered(plain.settings, outcomes)
+    line = findings.rows.iloc[0]
+    assert pd.isna(line["verdict"])
+    assert pd.isna(line["gap"])
+    assert line["probability"] == first.probability
+    assert "ig-lens had to be left out of 1 prompt" in " ".join(aggregates.sentences(findings))
+    assert "left out" in page.html(findings, page.Details(findings))
 
 
 def test_a_band_is_the_mean_and_the_middle_half_of_each_depth(made, plain):
@@ -492,9 +565,28 @@ def test_a_page_without_room_keeps_what_stands_out_and_says_so(plain, made, monk
 def test_a_long_list_shows_its_first_rows_and_says_where_the_others_are(plain, made, monkeypatch):
     monkeypatch.setattr(page, "ROWS", 5)
     text = page.html(made[1], page.Details(made[1]))
-    assert "The first 5 of 13 prompts" in text
-    assert 'id="row-5"' in text
-    assert 'id="row-6"' not in text
+    found = Page(text)
+    ids = {value for tag, name, value in found.attributes if tag == "tr" and name == "id"}
+    assert {f"row-{k}" for k in range(1, 6)} <= ids
+    assert f"{len(ids)} of 13 prompts" in text
+    links = {value for tag, name, value in found.attributes if tag == "a" and name == "href"}
+    named = {f"#{value}" for _, name, value in found.attributes if name == "id"}
+    assert links <= named  # what stands out is listed, wherever in the list it is
+
+
+def test_a_workbook_that_cannot_be_written_is_a_sentence(made, tmp_path):
+    (tmp_path / "report.xlsx").mkdir()
+    with pytest.raises(BadRun, match="can't be written"):
+        tables.write_workbook(tmp_path / "report.xlsx", made[1])
+
+
+def test_results_of_long_texts_are_written_as_they_come(one, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "TEXT", 1000)
+    with tables.Results(tmp_path) as results:
+        for k in range(1, 5):
+            results.add(Outcome(prompts.Row(k, k, "x" * 900), one.comparison))
+            assert not results._waiting
+    assert pd.read_parquet(tmp_path / "results.parquet")["row"].nunique() == 4
 
 
 def test_the_workbook_ends_with_a_whole_prompt(plain, made, monkeypatch, tmp_path):
@@ -503,6 +595,8 @@ def test_the_workbook_ends_with_a_whole_prompt(plain, made, monkeypatch, tmp_pat
     frame = pd.read_excel(tmp_path / "report.xlsx", sheet_name="results")
     whole = pd.read_parquet(made[0] / "results.parquet")
     assert 0 < len(frame) <= 40
+    about = pd.read_excel(tmp_path / "report.xlsx", sheet_name="about").set_index("what")["said"]
+    assert f"the first {frame['row'].nunique()} of 12 prompts" in about["results"]
     assert len(frame) == len(whole[whole["row"] <= frame["row"].max()])
 
 
@@ -536,4 +630,12 @@ def test_every_chart_of_a_report_is_valid_whatever_its_groups_are_called(nasty, 
     for chart in made:
         chart.to_dict(validate=True)
     groups = [row["group"] for row in charts.spec(made[1])["datasets"].popitem()[1]]
+    assert groups
     assert set(groups) <= set(NASTY)
+
+
+@pytest.mark.parametrize("character", ["\0", "\x01", "\x08", "\x0b", "\x0c", "\x1b", "\ufffe", "\uffff"])
+def test_a_character_that_no_picture_can_hold_does_not_end_the_process(character):
+    chart = alt.Chart(pd.DataFrame({"text": [f"a{character}b"]})).mark_text().encode(text="text:N")
+    assert "a\ufffdb" in charts.save(chart, "svg", title=f"t{character}").decode()
+    assert charts.save(chart, "png").startswith(b"\x89PNG")

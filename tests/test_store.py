@@ -161,7 +161,34 @@ def test_a_part_that_was_damaged_is_named(harm, tmp_path):
     assert Counter(computed(tmp_path)) == Counter(range(1, 25))
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"schema": "lenses.run/9"}', "[1]"])
+def test_a_passing_fault_is_tried_again_and_another_failure_is_not(tmp_path, monkeypatch):
+    what = asked(found=listed(LIST + "w3,nosuch,g,n\n"))
+
+    def out_of_memory(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as now:
+        now.setattr(batch, "_asked", out_of_memory)
+        run(tmp_path, *what, stop_after=2)
+    tried = Counter(computed(tmp_path))
+    assert sum(tried.values()) == 8
+    run(tmp_path, *what, resume=True)
+    assert all(one.comparison for one in list(Store(tmp_path, settings(*what), what[1].rows).outcomes())[:24])
+    assert Counter(computed(tmp_path)) == Counter(range(1, 26)) + tried
+    run(tmp_path, *what, resume=True)
+    assert Counter(computed(tmp_path)) == Counter(range(1, 26)) + tried
+
+
+def test_parts_of_an_unknown_run_are_not_taken_for_ones_own(tmp_path):
+    run(tmp_path, *asked(), stop_after=2)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(BadRun, match=r"whose run\.json is gone"):
+        run(tmp_path, *asked(found=listed(LIST.replace("w5", "w6"))))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '{"schema": "lenses.run/1"}', '{"schema": "lenses.run/9"}', "[1]"]
+)
 def test_a_folder_whose_settings_cant_be_read_is_refused(text, tmp_path):
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(BadRun, match="can't be read"):

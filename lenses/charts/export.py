@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any, Literal
 
@@ -18,6 +19,10 @@ CONFIG: dict[str, Any] = {
     "view": {"stroke": None},
     "axis": {"labelColor": "#333", "titleColor": "#333", "gridColor": "#e6e6ea", "domainColor": "#999"},
 }
+
+
+_UNDRAWABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML, and so no SVG, may hold: the renderer would end the whole process."""
 
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
@@ -37,7 +42,9 @@ def save(chart: alt.TopLevelMixin, format: Literal["png", "svg"], title: str = "
     drawn = spec(chart)
     if drawn.get("width") == "container":
         drawn["width"] = WIDTH
+    drawn = _drawable(drawn)
     if title:
+        title = _UNDRAWABLE.sub("\ufffd", title)
         drawn["title"] = {"text": title, "anchor": "start", "fontSize": 13, "limit": 2 * WIDTH, "offset": 12}
     drawn["config"] = {**drawn.get("config", {}), **CONFIG}
     if format == "svg":
@@ -45,3 +52,12 @@ def save(chart: alt.TopLevelMixin, format: Literal["png", "svg"], title: str = "
         return svg.encode()
     png: bytes = vl_convert.vegalite_to_png(drawn, scale=2, allowed_base_urls=[])
     return png
+
+
+def _drawable(part: Any) -> Any:
+    """The same specification with a mark for every character that can't be drawn."""
+    if isinstance(part, dict):
+        return {key: _drawable(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_drawable(value) for value in part]
+    return _UNDRAWABLE.sub("\ufffd", part) if isinstance(part, str) else part

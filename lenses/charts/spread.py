@@ -20,8 +20,7 @@ ROW, BAND, ONSETS = 26, 210, 200
 
 def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
     """How many prompts' answers set in at each depth."""
-    frame = aggregates.onsets(findings)
-    frame = frame[frame["group"] == aggregates.ALL].assign(fill=MARK)
+    frame = aggregates.onsets(findings).assign(fill=MARK)
     frame["name"] = frame["depth"].map(place)
     hints = [
         alt.Tooltip("depth:O", title="Depth"),
@@ -41,8 +40,7 @@ def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.C
 
     Groups stand in the data's order: a list of names to sort by would be read as an expression.
     """
-    frame = aggregates.onsets(findings)
-    frame = frame[frame["group"] != aggregates.ALL].copy()
+    frame = aggregates.onset_groups(findings)
     frame["name"] = frame["depth"].map(place)
     hints = [
         alt.Tooltip("group:N", title="Group"),

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import IO, Any
 
 import numpy as np
+import pandas as pd
 
 from lenses import aggregates, outcome
 from lenses.errors import BadRun
-from lenses.findings import NOT_RUN, Findings, Outcome
+from lenses.findings import NOT_RUN, Findings, Outcome, gathered
 from lenses.outcome import number
 from lenses.prompts import Row
 
@@ -51,9 +52,8 @@ def read(data: bytes, name: str = "report.json") -> Archived:
         if not isinstance(found, dict) or found.get("schema") != SCHEMA:
             raise ValueError(f"it is no {SCHEMA} object")
         run = Archived(found["provenance"]["settings"], found)
-        for _ in run.outcomes():
-            pass
-    except (ValueError, KeyError, TypeError, StopIteration, RuntimeError, AttributeError) as error:
+        gathered(run.settings, run.outcomes())
+    except (ValueError, LookupError, TypeError, StopIteration, RuntimeError, AttributeError) as error:
         raise BadRun(f"{name} can't be opened as a report ({error!r}): choose a report.json") from error
     return run
 
@@ -104,6 +104,7 @@ def summary(findings: Findings) -> dict[str, Any]:
         "explained": len(findings.explained),
         "failed": len(findings.failed),
         "additivity": _records(aggregates.additivity(findings)),
+        "whole": _records(pd.DataFrame([aggregates.whole(findings)]))[0],
         "groups": _records(aggregates.groups(findings)),
     }
 

@@ -21,7 +21,10 @@
   const rows = [...body.rows], count = document.getElementById("count");
   const find = document.getElementById("find"), group = document.getElementById("group");
   const state = document.getElementById("state");
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+  const texts = new Map(rows.map((row) => {
+    const kept = data.rows[row.dataset.row];
+    return [row, `${row.textContent} ${kept ? kept.prompt : ""}`.toLowerCase()];
+  }));
 
   function filter() {
     const words = find.value.toLowerCase(), of = group ? group.value : "";
@@ -131,7 +134,7 @@
 
   body.addEventListener("click", (event) => {
     const row = event.target.closest("tr.opens");
-    if (!row || String(getSelection())) return;
+    if (!row || (String(getSelection()) && !event.target.closest("button"))) return;
     const next = row.nextElementSibling;
     if (next && next.classList.contains("detail")) close(row);
     else open(row);
@@ -139,7 +142,10 @@
 
   // A link from what stands out opens the prompt.
   function arrive() {
-    const row = location.hash.startsWith("#row-") && document.getElementById(location.hash.slice(1));
+    show(location.hash);
+  }
+  function show(hash) {
+    const row = hash.startsWith("#row-") && document.getElementById(hash.slice(1));
     if (!row || !row.classList.contains("opens")) return;
     find.value = ""; state.value = ""; if (group) group.value = "";
     filter();
@@ -148,6 +154,10 @@
     row.scrollIntoView();
   }
   addEventListener("hashchange", arrive);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='#row-']");
+    if (link && link.hash === location.hash) show(link.hash);  // the same one again changes no hash
+  });
   filter();
   arrive();
 })();

@@ -54,21 +54,30 @@ class Details:
     """Takes the outcomes of a run and keeps what a click on a prompt shows, while there is room."""
 
     def __init__(self, findings: Findings, room: int = DETAILS) -> None:
-        self._first = {int(row) for frame in aggregates.notable(findings).values() for row in frame["row"]}
+        self._first, self._listed = _standing_out(findings), _listed(findings)
         self._room = room
         self.kept: dict[int, Any] = {}
 
     def add(self, one: Outcome) -> None:
         row = one.row.row
-        if one.comparison is None or (self._room <= 0 and row not in self._first):
+        if one.comparison is None or row not in self._listed or (self._room <= 0 and row not in self._first):
             return
         self.kept[row] = _detail(one)
         self._room -= len(json.dumps(self.kept[row]))
 
 
+def _standing_out(findings: Findings) -> set[int]:
+    return {int(row) for frame in aggregates.notable(findings).values() for row in frame["row"]}
+
+
+def _listed(findings: Findings) -> set[int]:
+    """The rows in the page's table: the first, and those that stand out."""
+    return {*findings.rows["row"].head(ROWS).tolist(), *_standing_out(findings)}
+
+
 def html(findings: Findings, details: Details) -> str:
     """The page."""
-    shown = findings.rows.head(ROWS)
+    shown = findings.rows[findings.rows["row"].isin(_listed(findings))]
     return _template().render(
         findings=findings,
         title=f"{_count(len(findings.rows), 'prompt')} through {findings.model['name']}",
@@ -80,7 +89,8 @@ def html(findings: Findings, details: Details) -> str:
             lens.title: LENSES[lens.lens].card.adds_up for lens in findings.lenses if lens.lens in LENSES
         },
         verdicts=[verdict.value for verdict in Verdict],
-        groups=aggregates.groups(findings).to_dict("records") if findings.groups else [],
+        whole=aggregates.whole(findings),
+        groups=aggregates.groups(findings).to_dict("records"),
         onsets=_onset_figures(findings),
         bands=[_band(findings, lens) for lens in findings.lenses],
         agreement=_agreement(findings),
@@ -184,10 +194,9 @@ def _tiles(findings: Findings) -> list[tuple[str, str]]:
     tiles = [(f"{len(known)} of {len(findings.rows)}", "prompts explained")]
     if len(known):
         tiles.append((percent(float(known["probability"].mean())), "mean probability of the word"))
-    onset = known["onset"].dropna()
-    if len(onset):
-        middle = int(onset.astype(int).quantile(0.5, interpolation="lower"))
-        tiles.append((f"{middle} of {findings.model['blocks']}", "middle onset depth"))
+    middle = aggregates.quartiles(known["onset"])[1]
+    if middle == middle:
+        tiles.append((f"{middle:.0f} of {findings.model['blocks']}", "middle onset depth"))
     if ledger is not None:
         exact = sum(verdict in (Verdict.EXACT, Verdict.CONVERGED) for verdict in ledger.verdicts)
         tiles.append((f"{exact} of {len(ledger.rows)}", f"{ledger.title} ledgers that add up"))
@@ -210,11 +219,14 @@ def _notable(findings: Findings) -> list[dict[str, Any]]:
 
 
 def _row(line: Mapping[Any, Any], details: Details) -> dict[str, Any]:
-    prompt = visible(line["prompt"])
+    known = not pd.isna(line["verdict"])
     return {**line} | {
-        "shown": prompt if len(prompt) <= LONG else f"{prompt[:LONG]}…",
-        "state": "failed" if line["failure"] else str(line["verdict"]),
-        "note": line["failure"] or line["warnings"],
+        "shown": _cut(visible(line["prompt"])),
+        "target": _cut(line["target"]),
+        "short_id": _cut(line["id"]),
+        "short_group": _cut(line["group"]),
+        "state": "failed" if line["failure"] else str(line["verdict"]) if known else "left-out",
+        "note": _cut(line["failure"] or line["warnings"], 4 * LONG),
         "opens": line["row"] in details.kept,
         "probability": None if pd.isna(line["probability"]) else line["probability"],
         "delta": None if pd.isna(line["delta"]) else line["delta"],
@@ -288,6 +300,10 @@ def _provenance(findings: Findings) -> list[tuple[str, str]]:
         ("Computed", f"{findings.provenance.get('created', 'nothing')} (UTC)"),
     ]
     return [(name, text) for name, text in lines if text]
+
+
+def _cut(text: str, most: int = LONG) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _short(number: float) -> float | None:

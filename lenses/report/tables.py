@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lenses.errors import BadRun
 from lenses.findings import COLUMNS, Findings, Outcome
 from lenses.report.neutral import neutral
 
@@ -25,8 +26,8 @@ RESULTS = pa.schema(
         ("value", pa.float64()),
     ]
 )  # fmt: skip
-CHUNK = 500
-"""Prompts that are written at once."""
+CHUNK, TEXT = 500, 16 << 20
+"""Prompts, and characters of text in their lines, that are written at once."""
 SHEET_LINES = 100_000
 """Lines of results in the workbook; more would take minutes to open."""
 LINE_END = "\r\n"  # by which a lone carriage return is quoted as well
@@ -57,6 +58,7 @@ class Results:
         self._csv = open(folder / "results.csv", "w", encoding="utf-8", newline="")  # noqa: SIM115
         self._parquet = pq.ParquetWriter(folder / "results.parquet", RESULTS, compression="zstd")
         self._waiting: list[pd.DataFrame] = []
+        self._text = 0
         self._csv.write(",".join(RESULTS.names) + LINE_END)
 
     def __enter__(self) -> Results:
@@ -74,7 +76,9 @@ class Results:
         """One prompt's lines, if it has any."""
         if one.comparison is not None:
             self._waiting.append(tidy(one))
-        if len(self._waiting) >= CHUNK:
+            row, lines = one.row, len(self._waiting[-1])
+            self._text += lines * sum(map(len, (row.prompt, row.id, row.group, one.comparison.target_text)))
+        if len(self._waiting) >= CHUNK or self._text >= TEXT:
             self._write()
 
     def _write(self) -> None:
@@ -83,7 +87,7 @@ class Results:
         frame = pd.concat(self._waiting, ignore_index=True)
         self._parquet.write_table(pa.Table.from_pandas(frame, RESULTS, preserve_index=False))
         _neutral(frame).to_csv(self._csv, header=False, index=False, lineterminator=LINE_END)
-        self._waiting = []
+        self._waiting, self._text = [], 0
 
 
 def summary(findings: Findings) -> pd.DataFrame:
@@ -112,11 +116,32 @@ def write_workbook(path: Path, findings: Findings) -> None:
     import xlsxwriter
 
     options = {"strings_to_formulas": False, "strings_to_urls": False, "nan_inf_to_errors": False}
-    with xlsxwriter.Workbook(str(path), options) as book:
-        head = book.add_format({"bold": True, "bottom": 1})
-        _sheet(book.add_worksheet("summary"), summary(findings), head)
-        _sheet(book.add_worksheet("results"), _results(findings), head)
-        book.get_worksheet_by_name("summary").activate()
+    results = _results(findings)
+    try:
+        with xlsxwriter.Workbook(str(path), options) as book:
+            head = book.add_format({"bold": True, "bottom": 1})
+            _sheet(book.add_worksheet("summary"), summary(findings), head)
+            _sheet(book.add_worksheet("results"), results, head)
+            _sheet(book.add_worksheet("about"), _about(findings, results), head)
+    except xlsxwriter.exceptions.FileCreateError as error:
+        raise BadRun(
+            f"{path} can't be written ({error}): close it where it is open, and run again with --resume"
+        ) from error
+
+
+def _about(findings: Findings, results: pd.DataFrame) -> pd.DataFrame:
+    """What the sheets hold, and how much of it."""
+    whole, kept = len(findings.explained), results["row"].nunique()
+    said = f"all {whole} prompts that could be explained"
+    if kept < whole:
+        said = f"the first {kept} of {whole} prompts; all of them are in results.csv and results.parquet"
+    lines = {
+        "prompt list": findings.settings["file"]["name"],
+        "model": str(findings.model["name"]),
+        "summary": f"one line for each of {len(findings.rows)} rows of the list",
+        "results": f"one line for each prompt, method and depth: {said}",
+    }
+    return pd.DataFrame({"what": list(lines), "said": list(lines.values())})
 
 
 def _results(findings: Findings) -> pd.DataFrame:
