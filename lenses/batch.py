@@ -15,7 +15,7 @@ import torch
 
 from lenses import comparison, padded, question, registry, together, tokens
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, LensesError, UnsupportedModel
+from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -53,11 +53,16 @@ def run(
 
 
 def running(
-    decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens], *, batch_size: int = BATCH
+    decoder: Decoder,
+    rows: Sequence[Row],
+    lenses: Sequence[Lens],
+    *,
+    batch_size: int = BATCH,
+    longest: int | None = None,
 ) -> Iterator[Progress | Outcomes]:
     """The outcomes of one batch after another, and before and between them how far the work is.
 
-    All rows of a batch are of one `window`.
+    All rows of a batch are of one `window`; a prompt of more than `longest` tokens is a failure.
     """
     _refuse_twins(lenses)
     done, total = 0, len(rows)
@@ -66,7 +71,7 @@ def running(
         for row in group:
             yield Progress("reading the prompts", done, total)
             try:
-                ready.append((row, _encoded(decoder, row)))
+                ready.append((row, _encoded(decoder, row, longest)))
             except LensesError as error:
                 failed.append(Outcome(row, failure=str(error)))
         if failed:
@@ -86,10 +91,16 @@ def window(row: int) -> int:
     return (row - 1) // WINDOW
 
 
-def _encoded(decoder: Decoder, row: Row) -> Prompt:
+def _encoded(decoder: Decoder, row: Row, longest: int | None) -> Prompt:
     if row.problem:
         raise LensesError(row.problem)
-    return tokens.encode(decoder.tokenizer, row.prompt)
+    prompt = tokens.encode(decoder.tokenizer, row.prompt)
+    if longest is not None and len(prompt.tokens) > longest:
+        raise BadPrompt(
+            f"the prompt has {len(prompt.tokens)} tokens and at most {longest} are taken here: leave out "
+            f"{len(prompt.tokens) - longest}"
+        )
+    return prompt
 
 
 def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[Ready]]:

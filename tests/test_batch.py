@@ -131,6 +131,13 @@ def test_whatever_goes_wrong_with_a_batch_stays_with_the_row_at_fault(error, mon
     assert found[1].passing
 
 
+def test_a_prompt_that_is_longer_than_is_taken_fails_alone():
+    steps = batch.running(tiny.decoder("gpt2"), rows(WORDS), [registry.get("dla")], longest=6)
+    found = {one.row.row: one for step in steps if isinstance(step, tuple) for one in step}
+    assert [number for number, one in found.items() if one.failure] == [4]
+    assert "at most 6 are taken here: leave out 3" in found[4].failure
+
+
 def test_a_method_is_asked_for_once():
     with pytest.raises(BadOption, match="ig-lens is asked for twice"):
         list(

@@ -25,7 +25,7 @@ from lenses.attribution import Verdict
 from lenses.errors import BadRun
 from lenses.findings import COLUMNS, Outcome, against, gathered
 from lenses.onset import onset
-from lenses.report import page, tables
+from lenses.report import details, page, tables
 from lenses.report.neutral import neutral, original
 from tests import tiny
 from tests.contract import COMPARISON, faults, parsed
@@ -407,7 +407,7 @@ def test_of_many_groups_the_largest_are_shown_and_counted(monkeypatch, plain):
     assert len(shown) == 3
     assert "g8" in shown
     assert set(aggregates.onset_groups(findings)["group"]) == set(shown)
-    assert "The 3 largest of 8 groups" in page.html(findings, page.Details(findings))
+    assert "The 3 largest of 8 groups" in page.html(findings, details.Details(findings))
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_a_row_from_which_the_ledger_was_left_out_has_no_numbers_of_another_meth
     assert pd.isna(line["gap"])
     assert line["probability"] == first.probability
     assert "ig-lens had to be left out of 1 prompt" in " ".join(aggregates.sentences(findings))
-    assert "left out" in page.html(findings, page.Details(findings))
+    assert "left out" in page.html(findings, details.Details(findings))
 
 
 def test_a_band_is_the_mean_and_the_middle_half_of_each_depth(made, plain):
@@ -555,16 +555,16 @@ def test_a_report_of_an_odd_list_is_written_and_opens_again(case, tmp_path):
 
 def test_a_page_without_room_keeps_what_stands_out_and_says_so(plain, made, monkeypatch):
     monkeypatch.setattr(aggregates, "NOTABLE", 1)
-    details = page.Details(made[1], room=0)
+    room = details.Details(made[1], room=0)
     for one in plain.outcomes():
-        details.add(one)
-    assert 1 <= len(details.kept) <= 3
-    assert f"room for the ledgers of {len(details.kept)} prompts" in page.html(made[1], details)
+        room.add(one)
+    assert 1 <= len(room.kept) <= 3
+    assert f"room for the ledgers of {len(room.kept)} prompts" in page.html(made[1], room)
 
 
 def test_a_long_list_shows_its_first_rows_and_says_where_the_others_are(plain, made, monkeypatch):
-    monkeypatch.setattr(page, "ROWS", 5)
-    text = page.html(made[1], page.Details(made[1]))
+    monkeypatch.setattr(details, "ROWS", 5)
+    text = page.html(made[1], details.Details(made[1]))
     found = Page(text)
     ids = {value for tag, name, value in found.attributes if tag == "tr" and name == "id"}
     assert {f"row-{k}" for k in range(1, 6)} <= ids

@@ -52,6 +52,9 @@ def read(data: bytes, name: str = "report.json") -> Archived:
         if not isinstance(found, dict) or found.get("schema") != SCHEMA:
             raise ValueError(f"it is no {SCHEMA} object")
         run = Archived(found["provenance"]["settings"], found)
+        asked = {"name", "sha256", "rows", "described"} - set(run.settings["file"])
+        if asked or not {"lenses", "read as", "model"} <= set(run.settings):
+            raise ValueError("its settings are damaged")
         gathered(run.settings, run.outcomes())
     except (ValueError, LookupError, TypeError, StopIteration, RuntimeError, AttributeError) as error:
         raise BadRun(f"{name} can't be opened as a report ({error!r}): choose a report.json") from error

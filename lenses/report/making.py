@@ -29,29 +29,39 @@ def making(
     *,
     resume: bool = False,
     batch_size: int = batch.BATCH,
+    longest: int | None = None,
+    files: Path | None = None,
 ) -> Generator[Progress, None, Findings]:
-    """The findings of a list, whose files are in the folder when it ends.
+    """The findings of a list, whose files are in the folder (or in `files`) when it ends.
 
-    Rows that an earlier run left in the folder are not computed again if `resume` is given. Raises
-    `BadRun` for a folder that does not take this run, and `BadOption` for a lens that does not fit.
+    Rows that an earlier run left in the folder are not computed again if `resume` is given. A prompt of
+    more than `longest` tokens is a failure. Raises `BadRun` for a folder that does not take this run, and
+    `BadOption` for a lens that does not fit.
     """
     with Store(folder, settings(decoder, listed, lenses), listed.rows) as run:
-        yield from computing(decoder, run, lenses, resume=resume, batch_size=batch_size)
-        return (yield from writing(folder, run))
+        yield from computing(decoder, run, lenses, resume=resume, batch_size=batch_size, longest=longest)
+        return (yield from writing(files or folder, run))
 
 
 def computing(
-    decoder: Decoder, run: Store, lenses: Sequence[Lens], *, resume: bool, batch_size: int
+    decoder: Decoder,
+    run: Store,
+    lenses: Sequence[Lens],
+    *,
+    resume: bool,
+    batch_size: int,
+    longest: int | None = None,
 ) -> Iterator[Progress]:
     """The progress of a run's rows, those that are missing, into its folder."""
     done = run.begin(resume)
     rest = [row for row in run.rows if row.row not in done]
-    for step in run.recorded(batch.running(decoder, rest, lenses, batch_size=batch_size)):
+    steps = batch.running(decoder, rest, lenses, batch_size=batch_size, longest=longest)
+    for step in run.recorded(steps):
         yield replace(step, done=step.done + len(done), total=len(run.rows))
 
 
 def estimating(
-    decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens]
+    decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens], longest: int | None = None
 ) -> Generator[Progress, None, float]:
     """The seconds that the lenses will take for these rows, measured on prompts of middle length."""
     good = sorted((row for row in rows if not row.problem), key=lambda row: len(row.prompt))
@@ -63,16 +73,18 @@ def estimating(
     seconds = 0.0
     for part, chosen in ((some, quick), (good[middle : middle + 1], slow)):
         if chosen:
-            seconds += (yield from _timed(decoder, part, chosen)) * len(good)
+            seconds += (yield from _timed(decoder, part, chosen, longest)) * len(good)
     return seconds
 
 
-def _timed(decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens]) -> Generator[Progress, None, float]:
+def _timed(
+    decoder: Decoder, rows: Sequence[Row], lenses: Sequence[Lens], longest: int | None
+) -> Generator[Progress, None, float]:
     """Seconds a row."""
     seconds = 0.0
     for _ in range(1 if lenses[0].slow else 2):  # the first pass of a model warms it up
         began = time.perf_counter()
-        for step in batch.running(decoder, rows, lenses):
+        for step in batch.running(decoder, rows, lenses, longest=longest):
             if isinstance(step, Progress):
                 yield Progress("measuring on a few prompts")
         seconds = (time.perf_counter() - began) / len(rows)

@@ -16,23 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
 from lenses import aggregates, charts
 from lenses.attribution import Verdict
-from lenses.findings import Findings, LensFindings, Outcome
+from lenses.findings import Findings, LensFindings
 from lenses.headline import percent, points
-from lenses.receipt import place, receipt
 from lenses.registry import LENSES
+from lenses.report.details import Details, listed, panels
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
-DETAILS = 4 << 20
-"""Bytes of single prompts' ledgers that the page holds; what stands out comes first."""
-ROWS = 2000
-"""Prompts in the page's table."""
 LONG = 160
 """Characters of a prompt in the table."""
 WIDE, HALF = 1000, 470
@@ -50,34 +45,9 @@ class Figure:
     spec: Markup
 
 
-class Details:
-    """Takes the outcomes of a run and keeps what a click on a prompt shows, while there is room."""
-
-    def __init__(self, findings: Findings, room: int = DETAILS) -> None:
-        self._first, self._listed = _standing_out(findings), _listed(findings)
-        self._room = room
-        self.kept: dict[int, Any] = {}
-
-    def add(self, one: Outcome) -> None:
-        row = one.row.row
-        if one.comparison is None or row not in self._listed or (self._room <= 0 and row not in self._first):
-            return
-        self.kept[row] = _detail(one)
-        self._room -= len(json.dumps(self.kept[row]))
-
-
-def _standing_out(findings: Findings) -> set[int]:
-    return {int(row) for frame in aggregates.notable(findings).values() for row in frame["row"]}
-
-
-def _listed(findings: Findings) -> set[int]:
-    """The rows in the page's table: the first, and those that stand out."""
-    return {*findings.rows["row"].head(ROWS).tolist(), *_standing_out(findings)}
-
-
 def html(findings: Findings, details: Details) -> str:
     """The page."""
-    shown = findings.rows[findings.rows["row"].isin(_listed(findings))]
+    shown = findings.rows[findings.rows["row"].isin(listed(findings))]
     return _template().render(
         findings=findings,
         title=f"{_count(len(findings.rows), 'prompt')} through {findings.model['name']}",
@@ -97,7 +67,7 @@ def html(findings: Findings, details: Details) -> str:
         notable=_notable(findings),
         rows=[_row(line, details) for line in shown.to_dict("records")],
         has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
-        details=_data({"rows": details.kept, "lenses": _panels(findings)}),
+        details=_data({"rows": details.kept, "lenses": panels(findings)}),
         failures=findings.failed.to_dict("records"),
         provenance=_provenance(findings),
         css=Markup((HOME / "page.css").read_text(encoding="utf-8")),
@@ -234,46 +204,6 @@ def _row(line: Mapping[Any, Any], details: Details) -> dict[str, Any]:
     }
 
 
-def _detail(one: Outcome) -> dict[str, Any]:
-    """What a click shows of one prompt, as small as it can be."""
-    found = one.comparison
-    assert found is not None
-    lenses = {
-        r.attribution.lens: {
-            "values": [_short(v) for v in r.attribution.values],
-            "start": _short(r.attribution.start),
-            "end": _short(r.attribution.end),
-            "constant": _short(r.attribution.constant),
-            "receipt": receipt(r),
-        }
-        for r in found.results
-    }
-    return {
-        "tokens": [visible(token.text) for token in found.prompt.tokens],
-        "target": visible(found.target_text),
-        "probability": percent(found.probability),
-        "prompt": visible(found.prompt.text),
-        "warnings": list(found.warnings),
-        "lenses": lenses,
-    }
-
-
-def _panels(findings: Findings) -> list[dict[str, Any]]:
-    """For each lens how its values of one prompt are drawn: as an account where it keeps one."""
-    panels = []
-    for lens in findings.lenses:
-        if lens.keeps_ledger:
-            drawn = charts.ledger_panel(lens.unit)
-        else:
-            drawn = charts.panel(lens, findings.model["blocks"])
-        depths = lens.depths.tolist()
-        panels.append({
-            "lens": lens.lens, "title": lens.title, "ledger": lens.keeps_ledger, "depths": depths,
-            "names": [place(depth) for depth in depths], "spec": charts.spec(drawn),
-        })  # fmt: skip
-    return panels
-
-
 def _provenance(findings: Findings) -> list[tuple[str, str]]:
     """Where every number comes from, as a reader can check it."""
     model, asked = findings.model, findings.settings
@@ -304,11 +234,6 @@ def _provenance(findings: Findings) -> list[tuple[str, str]]:
 
 def _cut(text: str, most: int = LONG) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
-
-
-def _short(number: float) -> float | None:
-    """Six digits, which is more than is stable and all that a chart shows."""
-    return float(f"{number:.6g}") if np.isfinite(number) else None
 
 
 def _signed(change: float) -> str:

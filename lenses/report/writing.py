@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 from lenses.findings import Findings, Gathering, Outcome
 from lenses.progress import Progress, finish
 from lenses.report import archive, tables
-from lenses.report.page import Details, html
+from lenses.report.details import Details
+from lenses.report.page import html
 
 FILES = ("report.html", "report.json", "report.xlsx", "results.parquet", "results.csv", "summary.csv")
 
@@ -27,12 +28,13 @@ class Run(Protocol):
 
 
 def write(folder: Path, run: Run) -> Findings:
-    """The files of a report in an existing folder, and the findings that they show."""
+    """The files of a report in a folder, and the findings that they show."""
     return finish(writing(folder, run))
 
 
 def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
     """`write`, with its progress."""
+    folder.mkdir(parents=True, exist_ok=True)
     gathering = Gathering(run.settings)
     for count, one in enumerate(run.outcomes(), start=1):
         yield Progress("gathering the results", count)

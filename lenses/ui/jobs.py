@@ -39,12 +39,15 @@ class State:
     progress: Progress
     seconds: float
     ahead: int
+    first: float = 0.0
+    """The part that was done when it began: by an earlier run, say."""
 
     @property
     def left(self) -> float | None:
         """Seconds that it will still take at its pace so far, or None before that can be told."""
         part = self.progress.part
-        return self.seconds * (1 - part) / part if part and self.seconds > 0.5 else None
+        known = part is not None and part > self.first and self.seconds > 0.5
+        return self.seconds * (1 - part) / (part - self.first) if known and part is not None else None
 
 
 @dataclass
@@ -52,6 +55,7 @@ class _Job:
     work: Work
     began: float | None = None
     progress: Progress = field(default_factory=lambda: Progress("waiting"))
+    first: float | None = None
 
 
 class Jobs:
@@ -97,7 +101,7 @@ class Jobs:
                 return None
             job, ahead = self._jobs[key], list(self._jobs).index(key)
             seconds = 0.0 if job.began is None else time.monotonic() - job.began
-            return State(job.progress, seconds, 0 if job.began else ahead)
+            return State(job.progress, seconds, 0 if job.began else ahead, job.first or 0.0)
 
     def idle(self, timeout: float) -> bool:
         """Wait until nothing is left to do, at most so many seconds; whether that came about."""
@@ -159,6 +163,7 @@ class Jobs:
                 return end.value
             with self._change:
                 job.progress = step
+                job.first = job.first if job.first is not None else step.part
                 self._change.wait_for(lambda: not self._quick)
                 self._forget()
                 if self._jobs.get(key) is not job:

@@ -12,7 +12,7 @@ from lenses.errors import LensesError
 from lenses.prompts import Manner, PromptList
 from lenses.tokens import visible
 from lenses.ui import manner
-from lenses.ui.runs import WANTED
+from lenses.ui.runs import ACTIVE
 from lenses.ui.text import message, small
 
 SHOWN = 8
@@ -21,11 +21,8 @@ LIST = "list"
 """Where a session keeps the name and the bytes of its list: an upload is gone on another page."""
 
 
-def choose(assets: Path, unfold: bool) -> PromptList | None:
-    """The visitor's list, or None before there is one; what is wrong with it is said.
-
-    `unfold` shows its rows at once.
-    """
+def choose(assets: Path) -> PromptList | None:
+    """The visitor's list, or None before there is one; what is wrong with it is said."""
     examples = sorted(path.name for path in (assets / "prompts").glob("*.csv"))
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -46,10 +43,12 @@ def choose(assets: Path, unfold: bool) -> PromptList | None:
     chosen: tuple[str, bytes] | None = st.session_state.get(LIST)
     if chosen is None:
         return None
-    return _read(*chosen, unfold)
+    return _read(*chosen)
 
 
-def _read(name: str, data: bytes, unfold: bool) -> PromptList | None:
+def _read(name: str, data: bytes) -> PromptList | None:
+    run = st.session_state.get(ACTIVE)
+    unfold = run is None or run.name != name  # of a list that runs, its report is what counts
     try:
         listed = _parsed(data, name, manner.current())
     except LensesError as error:
@@ -66,7 +65,7 @@ def _read(name: str, data: bytes, unfold: bool) -> PromptList | None:
     return listed
 
 
-@st.cache_data(show_spinner="reading the list", max_entries=8, ttl=3600)
+@st.cache_resource(show_spinner="reading the list", max_entries=8, ttl=3600)
 def _parsed(data: bytes, name: str, read_as: Manner) -> PromptList:
     return prompts.read(data, name, read_as)
 
@@ -118,5 +117,4 @@ def _example(assets: Path) -> None:
 def _take(name: str, data: bytes) -> None:
     """Another list: nothing of how the last one was read holds for it."""
     st.session_state[LIST] = (name, data)
-    st.session_state.pop(WANTED, None)
     manner.forget()

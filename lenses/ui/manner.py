@@ -35,7 +35,8 @@ def current() -> Manner:
 def forget() -> None:
     """Start again with what is found out."""
     for key in ("encoding", "delimiter", "header", "prompt", "target"):
-        st.session_state.pop(f"list_{key}", None)
+        # Not taken away: a browser would then send its old value once more.
+        st.session_state[f"list_{key}"] = FOUND_OUT
 
 
 def controls(listed: PromptList | None) -> None:

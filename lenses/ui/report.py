@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +9,15 @@ import streamlit as st
 
 from lenses.errors import LensesError
 from lenses.registry import LENSES, quick
-from lenses.ui import lists, options, picker, runs
+from lenses.ui import lists, options, picker, runs, saved
 from lenses.ui.jobs import Failed
 from lenses.ui.running import counted, follow
-from lenses.ui.runs import ACTIVE, WANTED, queue
+from lenses.ui.runs import ACTIVE, OPENED
 from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
     from lenses.lens import Lens
     from lenses.prompts import PromptList
-    from lenses.report import Archived
     from lenses.ui.models import Held
 
 INTRO = (
@@ -40,12 +38,16 @@ def page(assets: Path) -> None:
     )  # fmt: skip
     try:
         if what == SAVED:
-            _open()
-            runs.aside()
+            saved.choose()
         else:
-            _new(held, lists.choose(assets, unfold=WANTED not in st.session_state))
+            _new(held, lists.choose(assets))
     except LensesError as error:
         message("error", str(error))
+    slot = OPENED if what == SAVED else ACTIVE
+    if slot in st.session_state:
+        follow(slot)
+    if what == SAVED:
+        runs.aside()
     picker.choose()
 
 
@@ -71,11 +73,9 @@ def _ask(held: Held, listed: PromptList) -> None:
     if not lenses:
         message("info", "choose at least one method")
         return
-    asked = runs.run(held, listed, lenses)
-    if st.session_state.get(WANTED) == asked.key:
-        follow(asked)
+    asked, kept = runs.run(held, listed, lenses), st.session_state.get(ACTIVE)
+    if kept is not None and kept.key == asked.key:
         return
-    queue().want(runs.owner(), {})
     left, right = st.columns([1, 4], vertical_alignment="center")
     with left:
         pressed = st.button(
@@ -86,7 +86,8 @@ def _ask(held: Held, listed: PromptList) -> None:
         if changed := [f"{lens.title}: {text}" for lens in lenses if (text := options.changed(lens))]:
             small(f"With the options of the page Compare: {'; '.join(changed)}.")
     if pressed:
-        st.session_state[WANTED] = st.session_state[ACTIVE] = asked.key
+        runs.estimates().want(f"{picker.who()}/estimate", {})
+        st.session_state[ACTIVE] = asked
         st.rerun()
 
 
@@ -94,46 +95,22 @@ def _cost(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> None:
     """How long the run will take, measured on a few of its prompts."""
     key, work = runs.estimate(held, listed, lenses)
     who = f"{picker.who()}/estimate"
-    queue().want(who, {key: work})
+    runs.estimates().want(who, {key: work})
 
     @st.fragment(run_every=0.5)
     def watch() -> None:
-        queue().renew(who)
-        if queue().state(key) is None:
+        runs.estimates().renew(who)
+        if runs.estimates().state(key) is None:
             st.rerun()
         small("Measuring how long this will take …")
 
-    seconds = queue().results.get(key)
+    seconds = runs.estimates().results.get(key)
     if isinstance(seconds, Failed):
         message("warning", seconds.reason)
     elif seconds is None:
         watch()
     else:
         small(f"It will take about {_duration(seconds)}. You can stop and go on at any time.")
-
-
-def _open() -> None:
-    """A `report.json` out of an earlier run, shown as if just computed."""
-    small("Choose the report.json of a run, or its whole folder: everything is shown as if just computed.")
-    left, right = st.columns(2, gap="medium")
-    one = left.file_uploader("report.json", type="json", key="report_file")
-    many = right.file_uploader(
-        "… or the folder", type="json", accept_multiple_files="directory", key="report_folder"
-    )
-    found = one or next((file for file in many or () if Path(file.name).name == "report.json"), None)
-    if found is None:
-        if many:
-            message("error", "there is no report.json in this folder: choose the folder of a finished run")
-        return
-    data = found.getvalue()
-    follow(runs.opened(_archived(data), hashlib.sha256(data).hexdigest()))
-
-
-@st.cache_resource(show_spinner="opening the report", max_entries=2, ttl=3600)
-def _archived(data: bytes) -> Archived:
-    from lenses import report
-
-    return report.read(data)
 
 
 def _duration(seconds: float) -> str:

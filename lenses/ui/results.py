@@ -55,6 +55,8 @@ class Results:
 
 def size(value: Any) -> int:
     """About how many bytes a value takes: its arrays, and something for every object in it."""
+    if hasattr(value, "memory_usage"):  # a table: its texts count as well
+        return int(value.memory_usage(deep=True).sum()) + 100
     if hasattr(value, "nbytes"):
         return int(value.nbytes) + 100
     if dataclasses.is_dataclass(value):

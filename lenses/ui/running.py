@@ -2,73 +2,79 @@
 
 from __future__ import annotations
 
+import os
+import uuid
 from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from lenses.ui import findings, picker, runs
-from lenses.ui.jobs import Failed, Work
-from lenses.ui.runs import ACTIVE, Run, queue
-from lenses.ui.text import message
+from lenses.ui import findings, picker
+from lenses.ui.jobs import Failed
+from lenses.ui.runs import Run, owner, queue
+from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
     from lenses.findings import Findings
 
-STOPPED, PARTIAL = "report_stopped", "report_partial"
-"""The run that a session stopped, and whether it is to be reported as far as it got."""
 
-
-def follow(asked: Run) -> None:
-    """A run that is wanted: how far it is, or what came of it."""
-    stopped = st.session_state.get(STOPPED) == asked.key
-    partial: Hashable = ("partial", asked.key)
-    key = partial if stopped else asked.key
-    works: dict[Hashable, Work] = {} if stopped else {key: asked.work}
-    if stopped and st.session_state.get(PARTIAL) and asked.closing is not None:
-        works = {key: asked.closing}
-    queue().want(runs.owner(), works)
+def follow(slot: str) -> None:
+    """The run that the session keeps in a slot: its progress, or what came of it."""
+    run: Run = st.session_state[slot]
+    wanted = run.wanted
+    queue().want(owner(slot), dict([wanted]) if wanted is not None else {})
+    with suppress(OSError):  # it may not be there yet
+        os.utime(run.folder)  # while somebody looks at it, it is not old
+    if run.stopped:
+        _halted(slot, run)
+    if wanted is None:
+        return
+    key, _ = wanted
     found: Findings | Failed | None = queue().results.get(key)
     if isinstance(found, Failed):
         message("error", found.reason)
-        if st.button("Try again", key="retry-run"):
+        if st.button("Try again", key=f"retry-{slot}"):
             queue().results.drop(key)
             st.rerun()
     elif found is None:
-        _halted(asked) if stopped and not works else _pending(key, asked)
+        _pending(slot, key, run)
+    elif not (run.files / "report.html").exists():
+        queue().results.drop(key)
+        del st.session_state[slot]
+        message("info", "the files of this report were deleted after a week without use: run the list again")
     else:
-        if stopped:
-            _halted(asked)
-        findings.show(key, found, asked.folder, asked.one)
+        if not run.stopped:
+            st.session_state[slot] = replace(run, work=None)  # it holds a model, and is done
+        small(f"{run.name}, {counted(run.total)}")
+        findings.show(key, found, run.files, run.one)
 
 
-def _pending(key: Hashable, asked: Run) -> None:
+def _pending(slot: str, key: Hashable, run: Run) -> None:
     @st.fragment(run_every=0.5)
     def watch() -> None:
-        queue().renew(runs.owner())
+        queue().renew(owner(slot))
         now = queue().state(key)
         if now is None:
             st.rerun()
-        picker.progress(f"{counted(asked.total)}: {now.progress.done} of {asked.total} done", now)
-        if st.button("Stop", key="stop-run"):
-            st.session_state[STOPPED], st.session_state[PARTIAL] = asked.key, False
-            st.session_state.pop(ACTIVE, None)
+        picker.progress(f"{run.name}: {now.progress.done} of {run.total} prompts", now)
+        if run.work is not None and st.button("Stop", key=f"stop-{slot}"):
+            st.session_state[slot] = replace(run, stopped=True, partial="")
             st.rerun()
 
     watch()
 
 
-def _halted(asked: Run) -> None:
+def _halted(slot: str, run: Run) -> None:
     """A run that was stopped: it can go on, or be reported as far as it got."""
-    message("info", "the run was stopped; what is done is kept, and the same list goes on from there")
+    message("info", f"the run of {run.name} was stopped; what is done is kept, and it can go on from there")
     left, right, _ = st.columns([1, 1, 3])
-    if left.button("Go on", type="primary", key="resume-run", width="stretch"):
-        st.session_state[STOPPED] = None
-        st.session_state[ACTIVE] = asked.key
-        queue().results.drop(("partial", asked.key))
+    if left.button("Go on", type="primary", key=f"resume-{slot}", width="stretch"):
+        st.session_state[slot] = replace(run, stopped=False, partial="")
         st.rerun()
-    if right.button("Report what is done", key="partial-run", width="stretch"):
-        st.session_state[PARTIAL] = True
+    if right.button("Report what is done", key=f"partial-{slot}", width="stretch"):
+        st.session_state[slot] = replace(run, partial=uuid.uuid4().hex)
         st.rerun()
 
 

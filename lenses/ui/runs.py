@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import time
@@ -21,8 +22,9 @@ import streamlit as st
 
 from lenses.building import BUILDING
 from lenses.convert import cache
+from lenses.errors import BadRun
 from lenses.ui.answers import jobs
-from lenses.ui.jobs import Jobs, Work
+from lenses.ui.jobs import Failed, Jobs, Work
 from lenses.ui.picker import progress, who
 from lenses.ui.settings import settings
 from lenses.ui.text import small
@@ -42,26 +44,51 @@ BATCH = 8
 KEPT = 7 * 24 * 3600
 """Seconds after which a run that nobody touched is deleted."""
 _NAME = re.compile(f"[0-9a-f]{{{DIGITS}}}")
-WANTED, ACTIVE = "report_wanted", "report_run"
-"""The run that a session started, and the one that goes on while other pages are looked at."""
+ACTIVE, OPENED = "report_run", "report_opened"
+"""Where a session keeps the run that it started, and the saved report that it opened."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A list's run, or a report that was opened: its key, its folder, and how it is made."""
+    """A list's run, or a report that was opened, as its session keeps it whatever else is chosen.
+
+    `work` computes and writes; it holds the model, and is None when it is done. `closing` writes what is
+    done by now into a folder. `partial` names a report of a run that was stopped.
+    """
 
     key: Hashable
+    name: str
     folder: Path
-    work: Work
     one: Callable[[int], Outcome]
-    total: int = 0
-    closing: Work | None = None
-    """Makes the report of what is done by now."""
+    total: int
+    work: Work | None
+    closing: Callable[[Path], Work]
+    stopped: bool = False
+    partial: str = ""
+
+    @property
+    def wanted(self) -> tuple[Hashable, Work] | None:
+        """The key and the work of what is to be made of it now; None for a run that was stopped."""
+        if not self.stopped:
+            return self.key, self.work or self.closing(self.files)
+        return (("partial", self.key, self.partial), self.closing(self.files)) if self.partial else None
+
+    @property
+    def files(self) -> Path:
+        """The folder of its report: of its own for every name of the list, and for every partial one."""
+        made_of = hashlib.sha256(f"{self.name} {self.partial}".encode()).hexdigest()
+        return self.folder / made_of[:DIGITS]
 
 
 @st.cache_resource(show_spinner=False)
 def queue() -> Jobs:
     """The one queue of runs: beside that of the pages' own work, whose results it shares."""
+    return Jobs(jobs().results, beside=BUILDING)
+
+
+@st.cache_resource(show_spinner=False)
+def estimates() -> Jobs:
+    """The queue of estimates, which wait for no run."""
     return Jobs(jobs().results, beside=BUILDING)
 
 
@@ -71,42 +98,54 @@ def run(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> Run:
     from lenses.store import settings as asked_for
 
     asked = asked_for(held.decoder, listed, lenses)
-    asked["file"] |= {"name": ""}  # the same content under another name is the same run
+    store_settings = json.loads(json.dumps(asked))
+    asked["file"] |= {"name": ""}  # the same content under another name shares what was computed
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:DIGITS]
     folder = _home() / digest
+    store = Store(folder, store_settings, listed.rows)
 
     def work() -> Generator[Progress, None, Findings]:
         from lenses.report import making
 
-        _forget_old(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        return (yield from making(held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH))
+        _make(folder)
+        return (
+            yield from making(
+                held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
+                longest=settings().max_tokens, files=made.files,
+            )
+        )  # fmt: skip
 
-    store = Store(folder, asked_for(held.decoder, listed, lenses), listed.rows)
+    def closing(files: Path) -> Work:
+        def closed() -> Generator[Progress, None, Findings]:
+            from lenses.report import writing
 
-    def closing() -> Generator[Progress, None, Findings]:
-        from lenses.report import writing
+            with store:
+                store.begin(resume=True)
+                return (yield from writing(files, store))
 
-        with store:
-            store.begin(resume=True)
-            return (yield from writing(folder, store))
+        return closed
 
-    key = ("run", held.serial, digest, listed.name)
-    return Run(key, folder, work, store.one, len(listed.rows), closing)
+    key = ("run", digest, listed.name)
+    made = Run(key, listed.name, folder, store.one, len(listed.rows), work, closing)
+    return made
 
 
 def opened(archived: Archived, digest: str) -> Run:
     """A report that was saved, whose files are made again."""
     folder = _home() / digest[:DIGITS]
 
-    def work() -> Generator[Progress, None, Findings]:
-        from lenses.report import writing
+    def closing(files: Path) -> Work:
+        def closed() -> Generator[Progress, None, Findings]:
+            from lenses.report import writing
 
-        _forget_old(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        return (yield from writing(folder, archived))
+            _make(folder)
+            return (yield from writing(files, archived))
 
-    return Run(("opened", digest), folder, work, archived.one)
+        return closed
+
+    name = str(archived.settings["file"]["name"])
+    total = len(archived.data["summary"]["rows"])
+    return Run(("opened", digest), name, folder, archived.one, total, None, closing)
 
 
 def estimate(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> tuple[Hashable, Work]:
@@ -115,33 +154,49 @@ def estimate(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> tuple[
     def work() -> Generator[Progress, None, float]:
         from lenses.report import estimating
 
-        return (yield from estimating(held.decoder, listed.rows, lenses))
+        return (yield from estimating(held.decoder, listed.rows, lenses, settings().max_tokens))
 
     return ("estimate", held.serial, listed.sha256, listed.manner, lenses), work
 
 
-def owner() -> str:
-    """The name under which this session wants its run, on whichever page it is."""
-    return f"{who()}/run"
+def owner(slot: str) -> str:
+    """The name under which this session wants what it keeps in a slot, on whichever page it is."""
+    return f"{who()}/{slot}"
 
 
 def aside() -> None:
     """On other pages, the progress of the visitor's run, which goes on meanwhile."""
-    wanted: Hashable | None = st.session_state.get(ACTIVE)
-    if wanted is None or queue().state(wanted) is None:
+    kept: Run | None = st.session_state.get(ACTIVE)
+    wanted = kept.wanted if kept is not None else None
+    if wanted is None or queue().state(wanted[0]) is None:
         return
 
     @st.fragment(run_every=1.0)
     def watch() -> None:
-        queue().renew(owner())
-        now = queue().state(wanted)
-        if now is None:
-            small("The report is ready on its page.")
-        else:
+        queue().renew(owner(ACTIVE))
+        now, found = queue().state(wanted[0]), queue().results.get(wanted[0])
+        if now is not None:
             progress("Report", now)
+        elif isinstance(found, Failed):
+            small(f"The report could not be made: {found.reason}")
+        else:
+            small("The report is ready on its page." if found else "The run waits on its page.")
 
     with st.sidebar:
         watch()
+
+
+def _make(folder: Path) -> None:
+    """The folder of a run; raises `BadRun` where the host's setting names none that can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)
+    except OSError as error:
+        raise BadRun(
+            f"runs can't be kept in {folder.parent} ({error.strerror}): the host of this page sets the "
+            "folder by LENSES_RUNS"
+        ) from error
+    _forget_old(folder)
 
 
 def _home() -> Path:

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from lenses.ui import models
 from lenses.ui.answers import jobs
-from lenses.ui.runs import queue
+from lenses.ui.runs import estimates, queue
 from tests import tiny
 
 HOME = Path(__file__).parent.parent.parent
@@ -46,6 +46,7 @@ def settle(at: AppTest) -> AppTest:
         assert models.loader().idle(SOON)
         assert jobs().idle(SOON)
         assert queue().idle(SOON)
+        assert estimates().idle(SOON)
         now = [element.proto.body for element in at.html]
         if now == before:
             return at

@@ -7,6 +7,7 @@ import json
 import os
 import time
 import zipfile
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pandas as pd
@@ -20,8 +21,7 @@ from lenses.progress import finish
 from lenses.store import Store
 from lenses.ui import runs
 from lenses.ui.models import choice_of, held
-from lenses.ui.running import STOPPED
-from lenses.ui.runs import queue
+from lenses.ui.runs import ACTIVE, queue
 from tests import tiny
 from tests.ui.pages import HOME, app, charts, headline, settle, texts
 
@@ -167,15 +167,15 @@ def test_a_run_that_is_stopped_can_be_reported_and_gone_on_with(folder, monkeypa
     monkeypatch.setattr(Store, "keep", some)
     at = press(upload(opened(folder)), "run-list")
     assert "the lights went out" in texts(at)  # a failure keeps what is done, too
-    at.session_state[STOPPED] = at.session_state["report_wanted"]
+    at.session_state[ACTIVE] = replace(at.session_state[ACTIVE], stopped=True)  # as its button does
     at = settle(at)
     assert "what is done is kept" in texts(at)
-    at = press(at, "partial-run")
+    at = press(at, "partial-report_run")
     assert "The run was stopped" in texts(at)
     assert "were not reached" in texts(at)
-    button(at, "resume-run").click()
+    button(at, "resume-report_run").click()
     at.run()
-    at = press(at, "retry-run")
+    at = press(at, "retry-report_run")
     assert "6 prompts were asked of gpt2; 4 could be explained" in texts(at)
     assert "not reached" not in texts(at)
 
