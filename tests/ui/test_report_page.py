@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
+import shutil
 import time
 import zipfile
 from dataclasses import replace
@@ -271,3 +273,78 @@ def test_old_runs_are_deleted_and_nothing_else_is(tmp_path):
             os.utime(path, (time.time() - week, time.time() - week))
     runs._forget_old(mine)
     assert {path.name[:1] for path in home.iterdir()} == {"b", "c", "d", "s"}
+
+
+def test_a_report_stays_whatever_else_is_chosen(folder):
+    at = press(upload(opened(folder)), "run-list")
+    at.session_state["ig-lens.depths"] = "1"  # as the page Compare would leave it
+    at = settle(at)
+    assert "IG-Lens adds up exactly in 4 of 4 prompts" in texts(at)
+    assert "With the options of the page Compare: IG-Lens: depths 1." in texts(at)
+    assert button(at, "run-list").label == "Run 5 prompts"
+    at = upload(at, "prompt\nw3\n", "other.csv")
+    assert "list.csv, 6 prompts" in texts(at)
+    assert button(at, "run-list").label == "Run 1 prompt"
+    at = press(at, "run-list")
+    assert "other.csv, 1 prompt" in texts(at)
+
+
+def test_visitors_with_the_same_content_share_what_was_computed_and_no_file(folder, downloads):
+    mine = press(upload(opened(folder), name="mine.csv"), "run-list")
+    theirs = press(upload(opened(folder), name="theirs.csv"), "run-list")
+    assert b"theirs.csv" in downloads["report.json"]
+    settle(mine)
+    assert b"mine.csv" in downloads["report.json"]
+    assert b"theirs.csv" not in downloads["report.json"]
+    assert mine.session_state[ACTIVE].folder == theirs.session_state[ACTIVE].folder
+
+
+def test_each_report_of_what_is_done_is_made_anew(folder, monkeypatch):
+    monkeypatch.setattr("lenses.ui.runs.BATCH", 1)
+    keep, kept = Store.keep, []
+
+    def two(self, outcomes):
+        kept.append(len(outcomes))
+        if len(kept) % 3 == 0:
+            raise BadRun("enough for now")
+        keep(self, outcomes)
+
+    monkeypatch.setattr(Store, "keep", two)
+    at, told = press(upload(opened(folder)), "run-list"), []
+    for _ in range(2):
+        at.session_state[ACTIVE] = replace(at.session_state[ACTIVE], stopped=True, partial="")
+        at = press(settle(at), "partial-report_run")
+        told.append(int(re.search(r"; (\d) could be explained", texts(at))[1]))
+        button(at, "resume-report_run").click()
+        at.run()
+        at = press(at, "retry-report_run")
+    assert told[0] < told[1]
+
+
+def test_the_hosts_limit_of_tokens_holds_for_lists(folder, monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_TOKENS", "3")
+    at = press(upload(opened(folder)), "run-list")
+    assert "6 prompts were asked of gpt2; 3 could be explained" in texts(at)
+    at.segmented_control(key="report_rows").set_value("Failures")
+    assert table(settle(at), "failure")["failure"].str.contains("at most 3 are taken here").any()
+
+
+def test_a_report_whose_files_are_gone_says_so_and_can_be_made_again(folder):
+    at = press(upload(opened(folder)), "run-list")
+    shutil.rmtree(at.session_state[ACTIVE].folder)
+    at.run()
+    assert "were deleted after a week without use" in texts(at)
+    at = press(settle(at), "run-list")
+    assert "6 prompts were asked of gpt2" in texts(at)
+
+
+def test_a_folder_that_cannot_be_written_is_the_hosts_to_mend(folder, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LENSES_RUNS", str(tmp_path / "file" / "runs"))
+    at = press(upload(opened(folder)), "run-list")
+    assert "the host of this page sets the folder by LENSES_RUNS" in texts(at)
+
+
+def test_a_run_that_is_done_holds_no_model(folder):
+    at = press(upload(opened(folder)), "run-list")
+    assert at.session_state[ACTIVE].work is None
