@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import io
+import tempfile
+from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Page
 
+import lenses
+from lenses import prompts, registry, report
+from lenses.progress import finish
 from tests.ui.server import HOME, browsing, serving
 
 SIZE = {"width": 1440, "height": 1240}
@@ -28,6 +33,14 @@ def main() -> None:
         page.goto(f"{address}/map?answer=6&position=4&lenses=ig-lens,logit-lens,dla")
         page.wait_for_selector("text=Take it away", timeout=120_000)
         keep(page, "map")
+        with tempfile.TemporaryDirectory() as name:
+            facts = HOME / "assets" / "prompts" / "facts.csv"
+            chosen = [registry.get(lens) for lens in registry.quick()]
+            listed = prompts.read(facts.read_bytes(), facts.name)
+            finish(report.making(lenses.load(), listed, chosen, Path(name)))
+            page.goto((Path(name) / "report.html").as_uri())
+            page.wait_for_selector(".chart svg")
+            keep(page, "report")
 
 
 if __name__ == "__main__":
