@@ -182,7 +182,10 @@ def report(
             reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
     except KeyboardInterrupt:
-        said.print(f"What is done is kept in {output}: run the same with --resume to go on.", markup=False)
+        said.print(
+            f"What is done is kept in {output}: run the same with --resume to go on.",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
         raise
     from lenses import terminal
 

@@ -11,7 +11,7 @@ from lenses import aggregates
 from lenses.headline import headline
 from lenses.registry import LENSES
 from lenses.tokens import visible
-from lenses.ui import cards, parts
+from lenses.ui import cards
 from lenses.ui.answers import Answer, Card
 from lenses.ui.text import headline as say
 from lenses.ui.text import message, small
@@ -60,6 +60,8 @@ def _chosen(found: Findings, why: str) -> Any:
 
 def _prompt(outcome: Outcome) -> None:
     """One prompt as on the page that compares the methods."""
+    from lenses.ui import parts  # which draws: a first page does without
+
     if outcome.comparison is None:
         message("error", outcome.failure)
         return

@@ -86,7 +86,7 @@ def test_a_list_is_uploaded_run_and_its_report_opens_with_the_network_off(visit,
     expect(page.get_by_text("It will take about")).to_be_visible(timeout=LONG)
     page.screenshot(path=PICTURES / "report-before.png")
     page.get_by_role("button", name="Run 7 prompts").click()
-    expect(page.get_by_text("of 8 done")).to_be_visible()
+    expect(page.get_by_text("of 8 prompts:")).to_be_visible()
     page.screenshot(path=PICTURES / "report-during.png")
     expect(page.get_by_text("IG-Lens adds up exactly in 7 of 7 prompts")).to_be_visible(timeout=LONG)
     at_rest(page)
