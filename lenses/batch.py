@@ -59,25 +59,33 @@ def running(
     *,
     batch_size: int = BATCH,
     longest: int | None = None,
+    known: frozenset[int] = frozenset(),
 ) -> Iterator[Progress | Outcomes]:
     """The outcomes of one batch after another, and before and between them how far the work is.
 
-    All rows of a batch are of one `window`; a prompt of more than `longest` tokens is a failure.
+    All rows of a batch are of one `window`; a prompt of more than `longest` tokens is a failure. Rows that
+    are `known` are left out, and the others go in the batches that they would be in without that: a run
+    that goes on makes the very roundings of one that was never stopped.
     """
     _refuse_twins(lenses)
-    done, total = 0, len(rows)
+    done, total = sum(row.row in known for row in rows), len(rows)
     for _, group in groupby(rows, key=lambda row: window(row.row)):
-        ready, failed = [], []
-        for row in group:
+        ready, failed, members = [], [], list(group)
+        if all(row.row in known for row in members):
+            continue
+        for row in members:
             yield Progress("reading the prompts", done, total)
             try:
                 ready.append((row, _encoded(decoder, row, longest)))
             except LensesError as error:
-                failed.append(Outcome(row, failure=str(error)))
+                failed += [Outcome(row, failure=str(error))] if row.row not in known else []
         if failed:
             done += len(failed)
             yield tuple(failed)
-        for batch in _batches(decoder, ready, batch_size):
+        for planned in _batches(decoder, ready, batch_size):
+            batch = [one for one in planned if one[0].row not in known]
+            if not batch:
+                continue
             step = Progress("explaining", done, total)
             yield step
             outcomes = yield from _answers(decoder, batch, lenses, step)

@@ -61,8 +61,18 @@ def test_a_run_that_is_given_up_goes_on_with_what_is_missing(tmp_path):
     finish(report.making(*asked(), whole, batch_size=4))
     run(cut, *asked(), stop_after=3)
     assert len(computed(cut)) == 12
-    finish(report.making(*asked(), cut, batch_size=5, resume=True))
+    finish(report.making(*asked(), cut, batch_size=4, resume=True))
     assert Counter(computed(cut)) == Counter(range(1, 25))  # each row once
+    assert (cut / "summary.csv").read_bytes() == (whole / "summary.csv").read_bytes()
+    assert pq.read_table(cut / "results.parquet").equals(pq.read_table(whole / "results.parquet"))
+
+
+def test_a_run_may_go_on_in_other_batches(tmp_path):
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    finish(report.making(*asked(), whole, batch_size=4))
+    run(cut, *asked(), stop_after=3)
+    finish(report.making(*asked(), cut, batch_size=5, resume=True))
+    assert Counter(computed(cut)) == Counter(range(1, 25))
     assert_same_summary(cut, whole)
     assert_same_results(cut, whole)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from lenses import batch
@@ -53,11 +52,11 @@ def computing(
     longest: int | None = None,
 ) -> Iterator[Progress]:
     """The progress of a run's rows, those that are missing, into its folder."""
-    done = run.begin(resume)
-    rest = [row for row in run.rows if row.row not in done]
-    steps = batch.running(decoder, rest, lenses, batch_size=batch_size, longest=longest)
-    for step in run.recorded(steps):
-        yield replace(step, done=step.done + len(done), total=len(run.rows))
+    known = run.begin(resume)
+    steps = batch.running(
+        decoder, run.rows, lenses, batch_size=batch_size, longest=longest, known=known
+    )  # fmt: skip
+    yield from run.recorded(steps)
 
 
 def estimating(
