@@ -14,6 +14,7 @@ from numpy import ndarray
 from lenses.attribution import Claim, Verdict
 from lenses.findings import NOT_RUN, Findings, LensFindings
 from lenses.headline import percent
+from lenses.prompts.wording import counted
 from lenses.registry import CLAIMS
 
 NOTABLE = 10
@@ -45,12 +46,13 @@ def onsets(findings: Findings) -> pd.DataFrame:
 
 def onset_groups(findings: Findings) -> pd.DataFrame:
     """The same with a column `group`, of the `GROUPS` largest groups, each group's parts its own."""
+    shown = groups(findings)["group"].tolist()
     known = findings.explained.dropna(subset=["onset"])
-    known = known[known["group"].isin(groups(findings)["group"])]
+    known = known[known["group"].isin(shown)]
     counts = known.groupby(["group", "onset"], sort=False).size()
     frame = counts.rename("prompts").reset_index().rename(columns={"onset": "depth"})
     whole = frame.groupby("group")["prompts"].transform("sum")
-    order = {group: k for k, group in enumerate(groups(findings)["group"])}
+    order = {group: k for k, group in enumerate(shown)}
     frame = frame.assign(depth=frame["depth"].astype(int), part=frame["prompts"] / whole)
     return frame.sort_values("group", key=lambda names: names.map(order), kind="stable")
 
@@ -148,23 +150,23 @@ def sentences(findings: Findings) -> list[str]:
     missing = int((failed["failure"] == NOT_RUN).sum())
     name = findings.model["name"]
     asked = len(findings.rows)
-    told = [f"{_prompts(asked)} {_were(asked)} asked of {name}; {len(known)} could be explained"]
+    told = [f"{counted(asked, 'prompt')} {_were(asked)} asked of {name}; {len(known)} could be explained"]
     if bad := len(failed) - missing:
-        told[0] += f", and {_prompts(bad)} could not: each is listed below with its reason"
+        told[0] += f", and {counted(bad, 'prompt')} could not: each is listed below with its reason"
     told[0] += "."
     if missing:
-        told.append(f"The run was stopped: {_prompts(missing)} {_were(missing)} not reached.")
+        told.append(f"The run was stopped: {counted(missing, 'prompt')} {_were(missing)} not reached.")
     if not len(known):
         return told
     told.append(
         f"The word in question gets {percent(float(known['probability'].mean()))} on average, and at least "
-        f"50 % in {_prompts(int((known['probability'] >= 0.5).sum()))}."
+        f"50 % in {counted(int((known['probability'] >= 0.5).sum()), 'prompt')}."
     )
     told += [_verdict(lens) for lens in findings.lenses if lens.claim is not Claim.LEVEL]
     counts = {lens.lens: len(lens.rows) for lens in findings.lenses}
     for name in findings.settings["lenses"]:
         if left := len(known) - counts.get(name, 0):
-            told.append(f"{name} had to be left out of {_prompts(left)}, whose notes say why.")
+            told.append(f"{name} had to be left out of {counted(left, 'prompt')}, whose notes say why.")
     low, middle, high = quartiles(known["onset"])
     if not math.isnan(middle):
         spread = f"between depths {low:.0f} and {high:.0f}" if low < high else f"at depth {middle:.0f} itself"
@@ -181,7 +183,7 @@ def _verdict(lens: LensFindings) -> str:
     good = counts[Verdict.EXACT] + counts[Verdict.CONVERGED]
     how = "exactly" if counts[Verdict.EXACT] else "within 1 %"
     told = (
-        f"{lens.title} adds up {how} in {good} of {_prompts(len(lens.rows))} "
+        f"{lens.title} adds up {how} in {good} of {counted(len(lens.rows), 'prompt')} "
         f"(worst gap {_worst(lens)} {lens.unit.value})"
     )
     if counts[Verdict.NOT_CONVERGED]:
@@ -209,7 +211,3 @@ def _most(rows: pd.DataFrame, column: str, largest: bool) -> pd.DataFrame:
 
 def _were(count: int) -> str:
     return "was" if count == 1 else "were"
-
-
-def _prompts(count: int) -> str:
-    return "1 prompt" if count == 1 else f"{count} prompts"

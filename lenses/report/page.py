@@ -23,6 +23,7 @@ from lenses import aggregates, charts
 from lenses.attribution import Verdict
 from lenses.findings import Findings, LensFindings
 from lenses.headline import percent, points
+from lenses.prompts.wording import counted
 from lenses.registry import LENSES
 from lenses.report.details import Details, listed, panels
 from lenses.tokens import visible
@@ -50,7 +51,7 @@ def html(findings: Findings, details: Details) -> str:
     shown = findings.rows[findings.rows["row"].isin(listed(findings))]
     return _template().render(
         findings=findings,
-        title=f"{_count(len(findings.rows), 'prompt')} through {findings.model['name']}",
+        title=f"{counted(len(findings.rows), 'prompt')} through {findings.model['name']}",
         file=findings.settings["file"],
         sentences=aggregates.sentences(findings),
         tiles=_tiles(findings),
@@ -214,7 +215,7 @@ def _provenance(findings: Findings) -> list[tuple[str, str]]:
     )
     versions = {k: v for k, v in findings.provenance.items() if k != "created"}
     lines = [
-        ("Prompt list", f"{asked['file']['name']}, {_count(asked['file']['rows'], 'row')}"),
+        ("Prompt list", f"{asked['file']['name']}, {counted(asked['file']['rows'], 'row')}"),
         ("SHA-256 of the list", asked["file"]["sha256"]),
         ("Read as", asked["file"]["described"]),
         ("Model", model["name"]),
@@ -243,7 +244,3 @@ def _signed(change: float) -> str:
 
 def _gap(number: float) -> str:
     return "–" if pd.isna(number) else f"{number:.1e}" if number else "0"
-
-
-def _count(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from lenses.errors import LensesError
+from lenses.prompts.wording import counted
 from lenses.registry import LENSES, quick
 from lenses.ui import lists, options, picker, runs, saved
 from lenses.ui.jobs import Failed
-from lenses.ui.running import counted, follow
+from lenses.ui.running import follow
 from lenses.ui.runs import ACTIVE, OPENED
 from lenses.ui.text import message, small
 
@@ -79,7 +80,7 @@ def _ask(held: Held, listed: PromptList) -> None:
     left, right = st.columns([1, 4], vertical_alignment="center")
     with left:
         pressed = st.button(
-            f"Run {counted(len(listed.good))}", type="primary", width="stretch", key="run-list"
+            f"Run {counted(len(listed.good), 'prompt')}", type="primary", width="stretch", key="run-list"
         )
     with right:
         _cost(held, listed, lenses)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from lenses.prompts.wording import counted
 from lenses.ui import findings, picker
 from lenses.ui.jobs import Failed
 from lenses.ui.runs import Run, owner, queue
@@ -47,7 +48,7 @@ def follow(slot: str) -> None:
     else:
         if not run.stopped:
             st.session_state[slot] = replace(run, work=None)  # it holds a model, and is done
-        small(f"{run.name}, {counted(run.total)}")
+        small(f"{run.name}, {counted(run.total, 'prompt')}")
         findings.show(key, found, run.files, run.one)
 
 
@@ -76,7 +77,3 @@ def _halted(slot: str, run: Run) -> None:
     if right.button("Report what is done", key=f"partial-{slot}", width="stretch"):
         st.session_state[slot] = replace(run, partial=uuid.uuid4().hex)
         st.rerun()
-
-
-def counted(count: int) -> str:
-    return "1 prompt" if count == 1 else f"{count} prompts"
