@@ -8,9 +8,12 @@ controls and `--help` from the fields, the card and the methods page from `card`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
+
+from jaxtyping import Float
+from numpy import ndarray
 
 from lenses.attribution import Attribution, Claim
 from lenses.errors import BadOption
@@ -62,6 +65,15 @@ class Lens(Protocol):
         """Whether it runs the model forward and back many times, so that a page shows it last."""
         ...
 
+    def levels(self, blocks: int) -> tuple[int, ...]:
+        """The depths whose levels it starts from, so that many positions are read at once."""
+        ...
+
+    def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution | None:
+        """What it would say of these depths alone (0 and the last among them), from the target's
+        probability there: a coarse picture of `attribute`. None where it has none."""
+        ...
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution: ...
 
     def attributing(
@@ -96,6 +108,12 @@ class Options:
     @property
     def slow(self) -> bool:
         return False
+
+    def levels(self, blocks: int) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
+    def sketch(self, *_: Any) -> Attribution | None:
+        return None
 
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target

@@ -1,27 +1,33 @@
 """One lens over every position of a prompt and of its greedy answer, with progress.
 
 Law: column k is what the lens says of a question at position k whose target is the token that
-follows; its end is the model's own probability of it.
+follows; its end is the model's own probability of it. Positions are read together, a coarse stride of
+depths first and then the depths between, so that a picture of a long text stands after a tenth of the
+work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from lenses import surface, tokens
+from lenses import question, readout, surface, tokens
+from lenses.attribution import Attribution
 from lenses.comparison import describe, provenance
 from lenses.decoder import Decoder
 from lenses.depth_map import Column, DepthMap
 from lenses.errors import BadOption
 from lenses.lens import Lens
 from lenses.progress import Progress, told
-from lenses.question import proved
 from lenses.surface import Ranked
 from lenses.target import Target
 from lenses.tokens import Prompt
+from lenses.trace import Trace
+
+CHUNKS = 4
+"""How many chunks of logits are read between two words of progress."""
 
 
 def mapping(
@@ -29,35 +35,68 @@ def mapping(
 ) -> Generator[Progress, None, DepthMap]:
     """The map of a prompt and of `answer` greedy tokens after it; `top` adds the likeliest k a cell.
 
-    Yields its progress. Raises what asking a question raises, and `BadOption` for a lens whose
-    values are not one a depth of the model.
+    Yields its progress, with coarse maps as previews. Raises what asking a question raises, and
+    `BadOption` for a lens whose values are not one a depth of the model.
     """
     text = yield from answered(decoder, prompt, answer)
     yield Progress("reading the text")
     trace = decoder.trace(text.ids)
-    owns = proved(decoder, trace, list(range(trace.positions)))
+    own, gap = question.proved_everywhere(decoder, trace, trace.positions - 1)
     # With an answer, its last token has nothing after it that was generated.
     count = trace.positions - (text is not prompt)
-    columns, gap = [], decoder.readout_gap
-    for place, (own, found) in zip(range(count), owns, strict=False):
-        last = place + 1 == trace.positions
-        target = Target(place, int(own.argmax()) if last else text.ids[place + 1])
-        gap = max(gap, found)
-        shown = tokens.text_of(decoder.tokenizer, target.token) if last else text.tokens[place + 1].text
-        step = Progress(f"explaining token {place + 1} of {count}", place, count)
-        attribution = yield from told(lens.attributing(decoder, trace, target), step)
-        columns.append(
+    following = [*text.ids[1:], int(own.argmax())]
+    targets = [Target(place, following[place]) for place in range(count)]
+
+    def made(found: Sequence[Attribution], seen: Sequence[surface.Surface | None]) -> DepthMap:
+        columns = (
             Column(
-                place,
-                Ranked(target.token, shown, float(own[target.token])),
+                target.position,
+                Ranked(target.token, _text(decoder, text, target), _own(decoder, trace, target)),
                 replace(attribution, positions=None),  # tokens × tokens × depths, which nobody looks at
-                surface.look(decoder, trace, target, top) if top else None,
+                one,
             )
+            for target, attribution, one in zip(targets, found, seen, strict=True)
         )
-    return DepthMap(
-        describe(decoder, gap), text, None if text is prompt else len(prompt.tokens), lens.title,
-        tuple(columns), prompt.warnings, provenance(),
-    )  # fmt: skip
+        return DepthMap(
+            describe(decoder, max(gap, decoder.readout_gap)), text,
+            None if text is prompt else len(prompt.tokens), lens.title, tuple(columns), prompt.warnings,
+            provenance(),
+        )  # fmt: skip
+
+    every = range(trace.blocks + 1)
+    needed = list(every) if top else sorted({*lens.levels(trace.blocks), trace.blocks})
+    total, preview, read = count * len(needed), None, list[int]()
+    for stage in stages(needed, many=total > readout.chunk_rows(decoder)):
+        step = Progress("reading every depth", count * len(read), total, preview)
+        yield from _read(decoder, trace, targets, stage, bool(top), step)
+        read = sorted({*read, *stage})
+        if len(read) < len(needed):
+            sketches = [
+                lens.sketch(read, readout.levels(decoder, trace, t.position, t.token, read)) for t in targets
+            ]
+            there = [one for one in sketches if one is not None]
+            preview = made(there, [None] * count) if len(there) == count else None
+    attributions, seen = [], []
+    for target in targets:
+        step = Progress(f"explaining token {target.position + 1} of {count}", target.position, count, preview)
+        attributions.append((yield from told(lens.attributing(decoder, trace, target), step)))
+        seen.append(surface.look(decoder, trace, target, top) if top else None)
+    return made(attributions, seen)
+
+
+def stages(depths: Sequence[int], many: bool) -> list[list[int]]:
+    """The order in which depths are read: every 16th or so first, then those between them.
+
+    All at once where there are not `many` rows; the last depth is always in the first stage.
+    """
+    widest = (len(depths) - 1) * 2 // 3 if many else 1
+    strides = [1, *(2**power for power in range(1, 12) if 2**power <= widest)]
+    order: list[list[int]] = []
+    for stride in reversed(strides):
+        before = {depth for stage in order for depth in stage}
+        kept = {*depths[::stride], depths[-1]}
+        order.append(sorted(kept - before))
+    return order
 
 
 def answered(decoder: Decoder, prompt: Prompt, count: int) -> Generator[Progress, None, Prompt]:
@@ -75,3 +114,33 @@ def answered(decoder: Decoder, prompt: Prompt, count: int) -> Generator[Progress
         if ids[-1] == decoder.tokenizer.eos_token_id:
             break
     return replace(prompt, tokens=tokens.as_tokens(decoder.tokenizer, ids)) if count else prompt
+
+
+def _read(
+    decoder: Decoder,
+    trace: Trace,
+    targets: Sequence[Target],
+    depths: Sequence[int],
+    detail: bool,
+    step: Progress,
+) -> Generator[Progress, None, None]:
+    """Read these depths of every target, so many positions at a time, and remember them."""
+    size = max(1, CHUNKS * readout.chunk_rows(decoder) // len(depths))
+    for start in range(0, len(targets), size):
+        yield replace(step, done=step.done + start * len(depths))
+        wanted = [(trace, target.position, target.token) for target in targets[start : start + size]]
+        readout.remember(decoder, wanted, depths, detail)
+
+
+def _text(decoder: Decoder, text: Prompt, target: Target) -> str:
+    """The token that follows, as it is written in the text or, after its end, as the model writes it."""
+    after = target.position + 1
+    if after < len(text.tokens):
+        return text.tokens[after].text
+    return tokens.text_of(decoder.tokenizer, target.token)
+
+
+def _own(decoder: Decoder, trace: Trace, target: Target) -> float:
+    """The model's own probability: what its last state reads, as was proved."""
+    last = trace.blocks
+    return float(readout.levels(decoder, trace, target.position, target.token, [last])[0])

@@ -16,6 +16,9 @@ from lenses.trace import Trace
 MEMORY = 1 << 30
 """Bytes that the activations of one batch with gradients may take, by the estimate below."""
 
+VECTORS = 20
+"""How many vectors of the model's width a block keeps of a token for the backward pass."""
+
 
 @dataclass(frozen=True)
 class InputPath:
@@ -34,15 +37,19 @@ class InputPath:
         """The target's probability, differentiable."""
         return readout.chance(logits[:, 0], self.target.token)
 
-    @property
-    def batch(self) -> int:
-        """How many sequences can run at once with gradients within `MEMORY`.
+    def fits(self, depth: int = 0, recompute: bool = False) -> int:
+        """How many sequences that start at a depth can run at once with gradients within `MEMORY`.
 
-        A block keeps about twenty vectors a token for the backward pass.
+        A block keeps about twenty vectors a token for the backward pass, or two where it is run again.
         """
+        return int(MEMORY // self.weighs(depth, recompute))
+
+    def weighs(self, depth: int, recompute: bool = False) -> int:
+        """About how many bytes one sequence keeps that starts at a depth."""
         decoder = self.decoder
-        sequence = 20 * 4 * decoder.width * decoder.blocks * len(self.end) + 16 * decoder.vocabulary
-        return max(1, MEMORY // sequence)
+        vector, blocks = 4 * decoder.width * len(self.end), decoder.blocks - depth
+        kept = (2 * blocks + VECTORS) if recompute else VECTORS * max(blocks, 1)
+        return kept * vector + 16 * decoder.vocabulary
 
 
 def input_path(decoder: Decoder, trace: Trace, target: Target, name: str, token: int) -> InputPath:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One step of long work: what is going on, and how much of it is done (of 0: unknown)."""
+    """One step of long work: what is going on, and how much of it is done (of 0: unknown).
+
+    `preview` is a coarse version of what is being made, once there is one.
+    """
 
     text: str
     done: int = 0
     total: int = 0
+    preview: Any = None
 
     @property
     def part(self) -> float | None:

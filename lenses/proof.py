@@ -18,6 +18,9 @@ from lenses.trace import Trace
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-6, torch.float16: 5e-3, torch.bfloat16: 3e-2}
 """Largest allowed difference of a probability: two kernels' rounding in that number format."""
 
+KERNELS = 1e-5
+"""How far two float32 kernels of one product may be apart: each is some 3e-6 away from float64."""
+
 FORESIGHT = {torch.float64: 1e-12, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 """How far a state may move, by rounding alone, when a later token changes."""
 
@@ -44,6 +47,7 @@ class Provable(Protocol):
     def resume(self, depth: int, residual: Tensor) -> Tensor: ...
     def buffer(self, rows: int) -> Tensor | None: ...
     def readout(self, rows: Tensor, out: Tensor | None = None) -> Tensor: ...
+    def other_head(self, rows: Tensor) -> Tensor | None: ...
     def own(self, ids: Tensor) -> Tensor: ...
 
 
@@ -71,6 +75,13 @@ def prove(decoder: Provable) -> float:
     worst = max(range(len(gaps)), key=gaps.__getitem__)
     agree(decoder, gaps[worst], f"put back in at depth {[*depths, depths[-1], depths[-1]][worst]}")
     return gaps[worst]
+
+
+def kernels_agree(decoder: Provable) -> bool:
+    """Whether the faster kernel of the head's product gives the model's probabilities up to rounding."""
+    rows = decoder.trace(_probe(decoder))[-1]
+    other = decoder.other_head(rows)
+    return other is not None and _gap(_probabilities(decoder.readout(rows)), other) <= KERNELS
 
 
 def remedy(dtype: torch.dtype) -> str:

@@ -114,6 +114,30 @@ def proved(
         yield from compared(decoder, part, decoder.own(trace.ids, part), decoder.readout(trace[-1][part]))
 
 
+def proved_everywhere(
+    decoder: Decoder, trace: Trace, place: int
+) -> tuple[Float[ndarray, " vocabulary"], float]:
+    """The model's own probabilities after `place`, and how far the readout is off at any position.
+
+    One pass of the untouched model. Where its head is given the very numbers that the readout gives
+    it, the logits are the same; only where they differ are both logits made and compared.
+    """
+    passed = decoder.own_before_head(trace.ids, [place])
+    if passed is None:
+        found = list(proved(decoder, trace, list(range(trace.positions))))
+        return found[place][0], max(gap for _, gap in found)
+    given, logits = passed
+    read = decoder.before_head(trace[-1])
+    differ = (given != read).any(dim=-1).nonzero()[:, 0].tolist()
+    ((own, gap),) = compared(decoder, [place], logits, decoder.readout(trace[-1][[place]]))
+    size = max(1, readout.chunk_rows(decoder) // 2)
+    for start in range(0, len(differ), size):
+        part = differ[start : start + size]
+        pairs = compared(decoder, part, decoder.after_head(given[part]), decoder.after_head(read[part]))
+        gap = max(gap, *(found for _, found in pairs))
+    return own, gap
+
+
 def compared(
     decoder: Decoder,
     places: Sequence[int],

@@ -7,6 +7,7 @@ and are normalised in place, so nothing of size rows × vocabulary is ever alive
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,8 +26,20 @@ from lenses.trace import Trace
 TOP = 5
 """How many of the likeliest tokens are kept beside a level."""
 
-BUDGET = 128 << 20
-"""Bytes of logits that are alive at once."""
+BUDGET = 96 << 20
+"""Bytes of logits that are alive at once: 512 rows of the default model."""
+
+SMALL, TILE = 24 << 20, 96
+"""Bytes of logits in a chunk of the faster kernel, and the rows that it likes to be given at once."""
+
+BLOCK = 16
+"""Rows that a CPU normalises together: their logits stay in its cache."""
+
+LEAST = -80.0
+"""How far below the largest a logit counts as so far: e⁻⁸⁰ adds nothing, and smaller powers are slow."""
+
+STRETCH = 256
+"""Logits whose largest is found before the likeliest tokens are: they lie in the best few stretches."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,14 @@ class Readings:
     logit: Float[ndarray, " row"]
     top: Int[ndarray, "row k"]
     top_probability: Float[ndarray, "row k"]
+    rank: Int[ndarray, " some"]
+    """1 for the likeliest token; empty where no detail was asked for."""
+    entropy: Float[ndarray, " some"]
+    """Of the whole distribution, in nats; empty where no detail was asked for."""
+
+    def at(self, rows: Any) -> Readings:
+        """The readings of some rows."""
+        return Readings(*(values[rows] if len(values) else values for values in vars(self).values()))
 
 
 @torch.no_grad()
@@ -46,55 +67,111 @@ def read(
     rows: Float[Tensor, "row width"],
     tokens: int | Int[Tensor, " row"],
     top: int = 0,
-    budget: int = BUDGET,
+    budget: int | None = None,
+    detail: bool = False,
+    fast: bool = False,
 ) -> Readings:
     """Probability, log-probability (natural, finite where the probability underflows) and logit.
 
-    `tokens` is the target of every row, or one for each; `top` asks for the likeliest k. Raises
-    `NonFinite` where a row's logits are not numbers.
+    `tokens` is the target of every row, or one for each; `top` asks for the likeliest k, `detail` for
+    rank and entropy. `fast` lets another kernel do the head's product. Raises `NonFinite` where a row's
+    logits are not numbers.
     """
     wanted = torch.as_tensor(tokens, device=rows.device).expand(len(rows))
     parts = [
-        _reading(chunk, wanted[start : start + len(chunk)], top)
-        for start, chunk in _logits(decoder, rows, budget)
+        _reading(chunk, wanted[start : start + len(chunk)], top, detail)
+        for start, chunk in _logits(decoder, rows, budget, fast)
     ]
-    log, logit, ids, best = (np.concatenate(column) for column in zip(*parts, strict=True))
+    log, logit, ids, best, rank, entropy = (np.concatenate(column) for column in zip(*parts, strict=True))
     if np.isnan(log).any():
         raise NonFinite(
             f"state {int(np.isnan(log).argmax())} of the {len(log)} that were read gives logits that are "
             f"not finite{remedy(decoder.dtype)}"
         )
-    return Readings(np.exp(log), log, logit, ids, np.exp(best))
+    return Readings(np.exp(log), log, logit, ids, np.exp(best), rank, entropy)
 
 
-def depths(decoder: Decoder, trace: Trace, position: int, token: int) -> Readings:
-    """What every depth of one position reads, with the likeliest `TOP`; read once for each target.
+def depths(decoder: Decoder, trace: Trace, position: int, token: int, detail: bool = False) -> Readings:
+    """What every depth of one position reads; read once for each target.
 
     Kept with the trace, so that lenses that start from the same levels share one pass. A trace that
     was changed in place since then is read again.
     """
-    known, key = trace.memo.setdefault(decoder, {}), _key(trace, position, token)
-    if key not in known:
+    known = trace.memo.get(decoder, {}).get(_key(trace, position, token))
+    if known is None or not known.read.all() or (detail and not known.detail):
         remember(decoder, [(trace, position, token)])
-    found: Readings = known[key]
+        known = trace.memo[decoder][_key(trace, position, token)]
+    found: Readings = known.readings
     return found
 
 
-def remember(decoder: Decoder, wanted: Sequence[tuple[Trace, int, int]]) -> None:
-    """Read every depth of several (trace, position, token) at once, for `depths` to find."""
-    if not wanted:
-        return
-    rows = torch.cat([trace.residual[:, position] for trace, position, _ in wanted])
-    counts = [trace.blocks + 1 for trace, _, _ in wanted]
-    tokens = [torch.full((n,), token) for n, (_, _, token) in zip(counts, wanted, strict=True)]
-    found = read(decoder, rows, torch.cat(tokens), top=min(TOP, decoder.vocabulary))
-    cuts = np.cumsum(counts)[:-1]
-    parts = zip(*(np.split(values, cuts) for values in vars(found).values()), strict=True)
-    for (trace, position, token), values in zip(wanted, parts, strict=True):
-        made = Readings(*(part.copy() for part in values))
-        for part in vars(made).values():
-            part.setflags(write=False)
-        trace.memo.setdefault(decoder, {})[_key(trace, position, token)] = made
+def levels(
+    decoder: Decoder, trace: Trace, position: int, token: int, at: Sequence[int]
+) -> Float[ndarray, " depth"]:
+    """The target's probability at some depths; reads all where one of them was not read before."""
+    known = trace.memo.get(decoder, {}).get(_key(trace, position, token))
+    if known is not None and known.read[list(at)].all():
+        return known.readings.probability[list(at)]
+    return depths(decoder, trace, position, token).probability[list(at)]
+
+
+def remember(
+    decoder: Decoder,
+    wanted: Sequence[tuple[Trace, int, int]],
+    at: Sequence[int] | None = None,
+    detail: bool = True,
+) -> None:
+    """Read every depth (or those of `at`) of several (trace, position, token) at once, for `depths`.
+
+    All in one pool of rows; the last depth is read by the model's own head, since it has to give the
+    model's own probability. With `detail` the likeliest `TOP` tokens, rank and entropy come too.
+    """
+    last = decoder.blocks
+    kept = list(range(last + 1) if at is None else at)
+    top = min(TOP, decoder.vocabulary) if detail else 0
+    for part in ([depth for depth in kept if depth < last], [last] if last in kept else []):
+        if not part or not wanted:
+            continue
+        rows = torch.cat([trace.residual[part, position] for trace, position, _ in wanted])
+        tokens = torch.tensor([token for _, _, token in wanted]).repeat_interleave(len(part))
+        found = read(decoder, rows, tokens, top, detail=detail, fast=part[-1] < last)
+        for k, (trace, position, token) in enumerate(wanted):
+            known, key = trace.memo.setdefault(decoder, {}), _key(trace, position, token)
+            if key not in known or known[key].detail != detail:
+                known[key] = _Known.blank(last + 1, top, detail)
+            known[key].fill(part, found.at(slice(k * len(part), (k + 1) * len(part))))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The readings of one position at every depth, and which of them are there."""
+
+    readings: Readings
+    read: Any
+    detail: bool
+
+    @classmethod
+    def blank(cls, depths: int, top: int, detail: bool) -> _Known:
+        def numbers(*shape: int) -> ndarray:
+            return np.full(shape, np.nan)
+
+        def counts(*shape: int) -> ndarray:
+            return np.zeros(shape, np.int64)
+
+        some = depths if detail else 0
+        readings = Readings(
+            numbers(depths), numbers(depths), numbers(depths), counts(depths, top), numbers(depths, top),
+            counts(some), numbers(some),
+        )  # fmt: skip
+        return cls(readings, np.zeros(depths, bool), detail)
+
+    def fill(self, kept: list[int], found: Readings) -> None:
+        for mine, theirs in zip(vars(self.readings).values(), vars(found).values(), strict=True):
+            mine.setflags(write=True)
+            if len(mine):
+                mine[kept] = theirs
+            mine.setflags(write=False)
+        self.read[kept] = True
 
 
 def _key(trace: Trace, position: int, token: int) -> tuple[Any, ...]:
@@ -117,39 +194,78 @@ def chance(logits: Float[Tensor, "row vocabulary"], token: int) -> Float[Tensor,
     return (logits[:, token] - logits.logsumexp(dim=-1)).exp()
 
 
-def chunk_rows(decoder: Decoder, budget: int = BUDGET) -> int:
-    """How many rows' logits fit the budget."""
-    return max(1, budget // (4 * decoder.vocabulary))
+def chunk_rows(decoder: Decoder, budget: int | None = None) -> int:
+    """How many rows' logits fit the budget (`BUDGET` by default)."""
+    return max(1, (budget or BUDGET) // (4 * decoder.vocabulary))
 
 
-def _logits(decoder: Decoder, rows: Tensor, budget: int) -> Iterator[tuple[int, Tensor]]:
+def _logits(decoder: Decoder, rows: Tensor, budget: int | None, fast: bool) -> Iterator[tuple[int, Tensor]]:
     """Chunks of logits, each in the same memory where the head's product can be written there."""
     size = min(chunk_rows(decoder, budget), len(rows))
+    if fast and decoder.fast_head:
+        # Of many at once, in multiples of the rows of oneDNN's own tiles.
+        size = min(size, max(TILE, SMALL // (4 * decoder.vocabulary) // TILE * TILE))
+        starts = itertools.count(step=size)
+        yield from zip(starts, decoder.fast_readout(rows, size), strict=False)
+        return
     buffer = decoder.buffer(size)
     for start in range(0, len(rows), size):
         chunk = rows[start : start + size]
         yield start, decoder.readout(chunk, None if buffer is None else buffer[: len(chunk)])
 
 
-def _reading(logits: Tensor, tokens: Tensor, top: int) -> tuple[ndarray, ...]:
-    """Log-probability, logit, and the top tokens with theirs; overwrites float32 logits.
+def _reading(logits: Tensor, tokens: Tensor, top: int, detail: bool) -> tuple[ndarray, ...]:
+    """Log-probability, logit, the top tokens with theirs, rank, entropy; overwrites float32 logits.
 
     The normaliser is summed by ourselves: PyTorch's CPU kernels of softmax and log_softmax use an
     exponential of 20 units in the last place, which put 1.8e-5 of error into a probability.
     """
-    logit = logits.gather(1, tokens[:, None])[:, 0].double()
+    logit = logits.gather(1, tokens[:, None])
     values = logits.float()
-    # Rows are worked off in blocks that stay in a CPU's cache; an accelerator takes them at once.
-    blocks = values.split(16 if values.device.type == "cpu" else len(values))
-    parts = [_normaliser(block, top) for block in blocks]
-    normaliser, best, ids = (torch.cat(column) for column in zip(*parts, strict=True))
-    log, top_log = logit - normaliser, best.double() - normaliser[:, None]
-    return tuple(part.cpu().numpy() for part in (log, logit, ids, top_log))
+    # Rows are worked off in blocks that stay in a CPU's cache; an accelerator takes many at once.
+    size = BLOCK if values.device.type == "cpu" else max(1, len(values) // 4)
+    room = torch.empty_like(values[:size]) if detail else values[:0]
+    parts = [
+        _normaliser(block, own.float(), top, room[: len(block)] if detail else None)
+        for block, own in zip(values.split(size), logit.split(size), strict=True)
+    ]
+    normaliser, best, ids, rank, entropy = (torch.cat(column) for column in zip(*parts, strict=True))
+    exact = logit[:, 0].double()
+    log, top_log = exact - normaliser, best.double() - normaliser[:, None]
+    return tuple(part.cpu().numpy() for part in (log, exact, ids, top_log, rank, entropy))
 
 
-def _normaliser(block: Tensor, top: int) -> tuple[Tensor, Tensor, Tensor]:
-    """log Σ exp of each row in float64, and its top logits; the block is used up."""
-    best = block.topk(top, dim=-1)
-    highest = block.amax(dim=-1, keepdim=True)
-    total = block.sub_(highest).exp_().sum(dim=-1)
-    return highest[:, 0].double() + total.double().log(), best.values, best.indices
+def _normaliser(
+    block: Tensor, logit: Tensor, top: int, room: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """log Σ exp of each row in float64, its top logits, rank and entropy; the block is used up."""
+    best, ids = likeliest(block, top)
+    highest = best[:, :1] if top else block.amax(dim=-1, keepdim=True)
+    if room is None:
+        total = block.sub_(highest).clamp_(min=LEAST).exp_().sum(dim=-1).double()
+        nothing = total[:0]
+        return highest[:, 0].double() + total.log(), best, ids, nothing.long(), nothing
+    rank = 1 + torch.gt(block, logit, out=room).sum(dim=-1).long()
+    block.sub_(highest).clamp_(min=LEAST)
+    total = torch.exp(block, out=room).sum(dim=-1).double()
+    entropy = total.log() - block.mul_(room).sum(dim=-1).double() / total
+    return highest[:, 0].double() + total.log(), best, ids, rank, entropy
+
+
+def likeliest(logits: Float[Tensor, "row vocabulary"], top: int) -> tuple[Tensor, Tensor]:
+    """The `top` largest logits of each row and their ids, the largest first.
+
+    Each of them lies in one of the `top` stretches with the largest maxima, so only these are sorted.
+    """
+    whole = logits.shape[1] // STRETCH
+    if not top or whole <= 2 * top:
+        best = logits.topk(top, dim=-1)
+        return best.values, best.indices
+    main, rest = logits[:, : whole * STRETCH], logits[:, whole * STRETCH :]
+    stretches = main.unflatten(1, (whole, STRETCH)).amax(dim=-1).topk(top, dim=-1).indices
+    inside = torch.arange(STRETCH, device=logits.device)
+    ids = (stretches[:, :, None] * STRETCH + inside).flatten(1)
+    after = torch.arange(whole * STRETCH, logits.shape[1], device=logits.device)
+    ids = torch.cat([ids, after.expand(len(rest), -1)], dim=1)
+    best = logits.gather(1, ids).topk(top, dim=-1)
+    return best.values, ids.gather(1, best.indices)

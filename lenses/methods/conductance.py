@@ -87,14 +87,18 @@ class Conductance(Options):
         from captum.attr._utils.approximation_methods import approximation_parameters
 
         alphas = approximation_parameters("gausslegendre")[1](self.steps + 1)
-        size = self.internal_batch_size or path.batch
+        # A step needs the states at both its ends; where these two don't fit, blocks are run again.
+        recompute = path.fits() < 2
+        size = self.internal_batch_size or max(1, path.fits(0, recompute) - 1)
         total = path.states.new_zeros(path.states[1:].shape[:2], dtype=torch.double)
         for first in range(0, self.steps, size):
             yield Progress("sweeping along the path", first, self.steps)
-            # A step needs the states at its right end too, so chunks overlap by one point.
+            # Chunks overlap by one point.
             points = alphas[first : first + size + 1]
             inputs = torch.stack([path.start + a * (path.end - path.start) for a in points])
-            states, logits = path.decoder.flow(inputs.requires_grad_(), [path.target.position])
+            states, logits = path.decoder.flow(
+                inputs.requires_grad_(), [path.target.position], recompute=recompute
+            )  # fmt: skip
             slopes = torch.autograd.grad(path.f(logits).sum(), states[1:])
             for depth, (slope, state) in enumerate(zip(slopes, states[1:], strict=True)):
                 flow = slope[:-1] * state.detach().diff(dim=0)

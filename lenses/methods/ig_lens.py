@@ -6,7 +6,7 @@ telescope. Source: D. A. Nguyen, arXiv 2606.29693.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -82,7 +82,7 @@ class IGLens(Options):
 
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
-        levels = readout.depths(decoder, trace, target.position, target.token).probability[[0, *depths]]
+        levels = readout.levels(decoder, trace, target.position, target.token, [0, *depths])
         start = baseline.residual(self.baseline, trace, target.position)
         if self.baseline != "embedding":
             levels[0] = readout.level(decoder, start[None], target.token)[0]
@@ -91,6 +91,19 @@ class IGLens(Options):
             values = yield from self._integrated(decoder, path, target.token)
         else:
             values = np.diff(levels)
+        return self._made(depths, levels, values)
+
+    def levels(self, blocks: int) -> tuple[int, ...]:
+        return (0, *self._depths(blocks))
+
+    def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution | None:
+        if self.slow or self.baseline != "embedding" or self.depths is not None:
+            return None
+        return self._made(depths[1:], levels, np.diff(levels))
+
+    def _made(
+        self, depths: Sequence[int], levels: Float[ndarray, " depth"], values: Float[ndarray, " block"]
+    ) -> Attribution:
         return Attribution(
             self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), values,
             start=float(levels[0]), end=float(levels[-1]), quadrature=self.slow,

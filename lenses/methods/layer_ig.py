@@ -7,7 +7,7 @@ depth (Captum's own `LayerIntegratedGradients` fails on blocks that return tuple
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,9 +18,11 @@ from lenses.lens import Card, Options, option
 from lenses.progress import Progress, finish
 
 if TYPE_CHECKING:
+    from jaxtyping import Float
     from torch import Tensor
 
     from lenses.decoder import Decoder
+    from lenses.paths import InputPath
     from lenses.target import Target
     from lenses.trace import Trace
 
@@ -50,9 +52,12 @@ class LayerIG(Options):
     )
     token: int = option(0, "the id of the repeated token", when=("baseline", "token"))
     steps: int = option(20, "points of the integral at each depth", least=1, most=1000)
+    engine: Literal["wave", "captum"] = option(
+        "wave", "all depths in one batch that grows, or Captum's own call at each depth (the reference)"
+    )
     internal_batch_size: int | None = option(
         None,
-        "how many points run at once: changes memory, not the answer; fitted to memory if none",
+        "how many points of a depth run at once: changes memory, not the answer; fitted to memory if none",
         least=1,
     )
 
@@ -66,31 +71,79 @@ class LayerIG(Options):
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target
     ) -> Generator[Progress, None, Attribution]:
-        import torch
-        from captum.attr import IntegratedGradients
-
         from lenses import paths
 
         path = paths.input_path(decoder, trace, target, self.baseline, self.token)
-        kept = len(path.end)
+        ends = trace.residual[:, : len(path.end)]
+        given = yield from self._captum(path, ends) if self.engine == "captum" else self._wave(path, ends)
+        positions = paths.padded(given, trace.positions).cpu().numpy()
+        return Attribution(
+            self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(1, decoder.blocks + 1),
+            positions.sum(axis=1), path.f_start, path.f_end, positions=positions, quadrature=True,
+        )  # fmt: skip
+
+    def _wave(
+        self, path: InputPath, ends: Float[Tensor, "depth kept width"]
+    ) -> Generator[Progress, None, Float[Tensor, "block kept"]]:
+        """The states between both ends of each depth, those of many depths in one batch."""
+        import torch
+        from captum.attr._utils.approximation_methods import approximation_parameters
+
+        decoder, change = path.decoder, ends - path.states
+        weigh, place = approximation_parameters("gausslegendre")
+        weights, alphas = (ends.new_tensor(rule(self.steps)) for rule in (weigh, place))
+        total = ends.new_zeros(ends.shape[:2], dtype=torch.double)
+        done, recompute = 0, path.fits() < 1
+        for depths, points in self._batches(path, recompute):
+            yield Progress("integrating at each depth", done, decoder.blocks * self.steps)
+            along = alphas[points, None, None]
+            states = {d: (path.states[d] + along * change[d]).requires_grad_() for d in depths}
+            if decoder.joins:
+                logits = decoder.wave(states, [path.target.position], recompute)
+            else:
+                logits = decoder.resume(depths[0], states[depths[0]], [path.target.position])
+            slopes = torch.autograd.grad(path.f(logits).sum(), [*states.values()])
+            for depth, slope in zip(depths, slopes, strict=True):
+                summed = torch.einsum("s,spw->pw", weights[points], slope)
+                total[depth] += (summed.double() * change[depth]).sum(dim=-1)
+            done += len(depths) * len(along)
+        return total[1:]
+
+    def _batches(self, path: InputPath, recompute: bool) -> Iterator[tuple[list[int], slice]]:
+        """Which depths and points run together: as many as memory holds, at least one of each."""
+        from lenses import paths
+
+        groups: list[list[int]] = []
+        for depth in range(1, path.decoder.blocks + 1):
+            weight = sum(path.weighs(d, recompute) for d in [*(groups[-1] if groups else []), depth])
+            if not groups or weight > paths.MEMORY or not path.decoder.joins:
+                groups.append([])
+            groups[-1].append(depth)
+        for group in groups:
+            fitting = paths.MEMORY // sum(path.weighs(depth, recompute) for depth in group)
+            size = self.internal_batch_size or max(1, fitting)
+            for start in range(0, self.steps, size):
+                yield group, slice(start, min(start + size, self.steps))
+
+    def _captum(
+        self, path: InputPath, ends: Float[Tensor, "depth kept width"]
+    ) -> Generator[Progress, None, Float[Tensor, "block kept"]]:
+        """Captum, one depth a call."""
+        import torch
+        from captum.attr import IntegratedGradients
 
         def at(depth: int) -> Tensor:
             def f(states: Tensor) -> Tensor:
-                return path.f(decoder.resume(depth, states, [target.position]))
+                return path.f(path.decoder.resume(depth, states, [path.target.position]))
 
             found = IntegratedGradients(f).attribute(
-                trace[depth][None, :kept], path.states[depth][None], n_steps=self.steps,
-                internal_batch_size=self.internal_batch_size or path.batch,
+                ends[depth][None], path.states[depth][None], n_steps=self.steps,
+                internal_batch_size=self.internal_batch_size or max(1, path.fits(depth)),
             )  # fmt: skip
             return found[0].detach().double().sum(dim=-1)
 
-        depths = range(1, decoder.blocks + 1)
         totals = []
-        for depth in depths:
-            yield Progress("integrating at each depth", depth - 1, decoder.blocks)
+        for depth in range(1, len(ends)):
+            yield Progress("Captum, depth by depth", depth - 1, len(ends) - 1)
             totals.append(at(depth))
-        positions = paths.padded(torch.stack(totals), trace.positions).cpu().numpy()
-        return Attribution(
-            self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths),
-            positions.sum(axis=1), path.f_start, path.f_end, positions=positions, quadrature=True,
-        )  # fmt: skip
+        return torch.stack(totals)

@@ -6,10 +6,13 @@ Source: nostalgebraist, "interpreting GPT: the logit lens" (2020).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from jaxtyping import Float
+from numpy import ndarray
 
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.lens import Card, Options
@@ -42,8 +45,16 @@ class LogitLens(Options):
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         from lenses import readout
 
-        levels = readout.depths(decoder, trace, target.position, target.token).probability.copy()
+        depths = self.levels(trace.blocks)
+        return self.sketch(
+            depths, readout.levels(decoder, trace, target.position, target.token, depths)
+        )  # fmt: skip
+
+    def levels(self, blocks: int) -> tuple[int, ...]:
+        return tuple(range(blocks + 1))
+
+    def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution:
         return Attribution(
-            self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(len(levels)), levels,
+            self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), levels,
             start=float(levels[0]), end=float(levels[-1]),
         )  # fmt: skip

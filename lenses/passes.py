@@ -1,0 +1,245 @@
+"""The passes of a model through its twins: `flow` records states, `resume` and `wave` put states in.
+
+The model's own code does all the work in every pass; what is proved of it is in `decoder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from lenses import handover
+from lenses.errors import UnsupportedModel
+from lenses.layout import Layout, Positions
+from lenses.twin import Step, twin
+
+
+class Passes:
+    """What can be run of a model whose parts are where `layout` says.
+
+    `blocks` is L, `width` the size of a residual vector, `vocabulary` the number of logits and
+    `dtype` the number format of the states.
+    """
+
+    model: Any
+    blocks: int
+    width: int
+    vocabulary: int
+    dtype: torch.dtype
+
+    def _learn(self, layout: Layout) -> None:
+        """Run one token through, to see what the blocks hand on and how wide everything is."""
+        self._layout, self.blocks = layout, layout.count
+        self._kinds: dict[int, Any] = {}
+        self._joins: bool | None = None
+        with torch.no_grad():
+            states, logits = self.flow(torch.zeros(1, 1, dtype=torch.long, device=self.device))
+        self.width, self.vocabulary = states[0].shape[-1], logits.shape[-1]
+        self.dtype = states[-1].dtype
+
+    # What the model is
+
+    @property
+    def device(self) -> torch.device:
+        """Where ids go in: the device of the first weight that is really there."""
+        present = (p.device for p in self.model.parameters() if p.device.type != "meta")
+        return next(present, torch.device("cpu"))
+
+    @property
+    def embeddings(self) -> int:
+        """How many token ids the input embedding has rows for."""
+        module = self.model.get_input_embeddings()
+        return int(getattr(module, "num_embeddings", 0) or module.weight.shape[0])
+
+    @property
+    def positions(self) -> Positions:
+        """How many tokens the model was made for, and whether it can take more."""
+        return self._layout.positions
+
+    @property
+    def spares_head(self) -> bool:
+        """Whether the head can be run at chosen positions alone."""
+        return "logits_to_keep" in self._layout.keywords
+
+    # What it does
+
+    def flow(
+        self,
+        inputs: Int[Tensor, "batch position"] | Float[Tensor, "batch position embedding"],
+        positions: Sequence[int] | None = None,
+        watch: Sequence[nn.Module] = (),
+        recompute: bool = False,
+    ) -> tuple[list[Float[Tensor, "batch position width"]], Float[Tensor, "batch kept vocabulary"]]:
+        """The states at depths 0…L, each in the graph of the logits, and the logits.
+
+        `inputs` are token ids, or what the embedding module is to return in their place. `watch`
+        has one module a depth that each state is led through (for Captum, which hooks modules).
+        `recompute` keeps no block's activations for the backward pass: it runs the block again.
+        Differentiable; `trace` is this without gradients, checked, for one prompt.
+        """
+        states: list[Tensor] = []
+
+        def keep(state: Tensor) -> Tensor:
+            if state.shape != (*inputs.shape[:2], state.shape[-1]):
+                raise UnsupportedModel(
+                    f"a state has shape {tuple(state.shape)} for {inputs.shape[0]} × {inputs.shape[1]} "
+                    "tokens, where one vector a token is needed: its depths can't be read one by one"
+                )
+            states.append(watch[len(states)](state) if watch else state)
+            return states[-1].clone()
+
+        def tap(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
+            # The model always goes on with a clone: Falcon adds into it in place.
+            given = keep(hidden) if not states else hidden
+            output = ran(block, given, args, kwargs, recompute)
+            self._kinds.setdefault(len(states) - 1, handover.kind(output))
+            return handover.like(output, keep(handover.hidden(output)))
+
+        steps: dict[str, Step] = {self._block(b): tap for b in range(self.blocks)}
+        ids = inputs
+        if inputs.is_floating_point():
+            ids = self._blank(inputs)
+            steps[self._layout.embedding] = lambda *_: inputs
+        logits = self._forward(twin(self.model, steps), ids, positions)
+        if len(states) != self.blocks + 1:
+            raise UnsupportedModel(
+                f"{max(len(states) - 1, 0)} of the {self.blocks} blocks in {self._layout.blocks} ran"
+            )
+        return states, logits
+
+    def resume(
+        self,
+        depth: int,
+        residual: Float[Tensor, "*batch position width"],
+        positions: Sequence[int] | None = None,
+    ) -> Float[Tensor, "*batch kept vocabulary"]:
+        """The logits that the model ends with when `residual` is its state at `depth`.
+
+        Blocks before `depth` pass their input on, block depth − 1 hands back `residual`, the rest
+        of the model runs as it is. `positions` keeps only those positions' logits. Differentiable.
+        """
+        return self._resume(depth, residual, positions, {})
+
+    def wave(
+        self,
+        joining: Mapping[int, Float[Tensor, "_ position width"]],
+        positions: Sequence[int] | None = None,
+        recompute: bool = False,
+    ) -> Float[Tensor, "sequence kept vocabulary"]:
+        """`resume` from many depths in one pass: at each depth, its states join those on their way.
+
+        The logits stand in the order of depth. Each block sees one batch, which grows, so that 30
+        small runs become one large one. Only where `joins`. Differentiable.
+        """
+        first = min(joining)
+        if not 0 <= first <= max(joining) <= self.blocks:
+            raise ValueError(f"depths {sorted(joining)} are not all within 0…{self.blocks}")
+
+        def step(block: int) -> Step:
+            def run(module: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
+                if block == 0 and first == 0:
+                    hidden = joining[0].to(hidden.device, self.dtype, copy=True)
+                if block < first:
+                    going = []
+                else:
+                    output = ran(module, hidden, args, kwargs, recompute)
+                    going = [handover.hidden(output)]
+                if block + 1 in joining:
+                    going.append(joining[block + 1].to(hidden.device, self.dtype, copy=True))
+                return handover.like(self._kinds[block], torch.cat(going) if going else hidden)
+
+            return run
+
+        steps = {self._block(b): step(b) for b in range(self.blocks)}
+        # One blank sequence: masks and angles are made for a batch of one, and fit every batch.
+        blank = self._blank(joining[first][:1])
+        return self._forward(twin(self.model, steps), blank, positions)
+
+    @property
+    @torch.no_grad()
+    def joins(self) -> bool:
+        """Whether `wave` gives what `resume` gives: some blocks can't do with a mask for a batch of one.
+
+        Tried once, with sequences of different states joining at three depths.
+        """
+        if self._joins is None:
+            ids = torch.arange(4, device=self.device)[None].expand(2, -1) % self.embeddings
+            ids = (ids * torch.tensor([[1], [3]], device=self.device)) % self.embeddings
+            states, _ = self.flow(ids)
+            depths = sorted({0, self.blocks // 2, self.blocks})
+            expected = torch.cat([self.resume(depth, states[depth]) for depth in depths])
+            try:
+                found = self.wave({depth: states[depth] for depth in depths})
+            except (RuntimeError, ValueError, IndexError, TypeError):
+                self._joins = False  # a shape did not fit, which is the answer
+            else:
+                close = found.shape == expected.shape and torch.allclose(found, expected, 1e-4, 1e-4)
+                self._joins = bool(close)
+        return self._joins
+
+    @torch.no_grad()
+    def own_batch(
+        self, ids: Int[Tensor, "batch position"], positions: Sequence[int] | None = None
+    ) -> Float[Tensor, "batch kept vocabulary"]:
+        """The untouched model's own logits for prompts of one length (see `padded`)."""
+        return self._forward(self.model, ids, positions)
+
+    @torch.no_grad()
+    def embed(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position embedding"]:
+        """What the input embedding returns for these ids."""
+        return self.model.get_input_embeddings()(ids[None])[0]
+
+    # How
+
+    def _resume(
+        self, depth: int, residual: Tensor, positions: Sequence[int] | None, more: Mapping[str, Step]
+    ) -> Tensor:
+        if not 0 <= depth <= self.blocks:
+            raise ValueError(f"depth {depth} is outside 0…{self.blocks}")
+        given = residual.reshape(-1, *residual.shape[-2:])
+        last, reached = max(depth - 1, 0), []
+
+        def put_in(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
+            reached.append(depth)
+            state = given.to(hidden.device, self.dtype, copy=True)
+            return block(state, *args, **kwargs) if depth == 0 else handover.like(self._kinds[last], state)
+
+        steps: dict[str, Step] = {self._block(b): self._passed(b) for b in range(last)}
+        steps[self._block(last)] = put_in
+        logits = self._forward(twin(self.model, {**steps, **more}), self._blank(given), positions)
+        if not reached:
+            raise UnsupportedModel(f"block {last} never ran, so no state can be put in at {depth}")
+        return logits.reshape(*residual.shape[:-2], *logits.shape[1:])
+
+    def _passed(self, block: int) -> Step:
+        return lambda _, hidden, args, kwargs: handover.like(self._kinds[block], hidden)
+
+    def _block(self, block: int) -> str:
+        return f"{self._layout.blocks}.{block}"
+
+    def _blank(self, states: Tensor) -> Tensor:
+        return torch.zeros(states.shape[:2], dtype=torch.long, device=self.device)
+
+    def _forward(self, model: Any, ids: Tensor, positions: Sequence[int] | None) -> Tensor:
+        """Logits, all of them or at `positions`; the head is spared the rest where it can be."""
+        keywords: dict[str, Any] = {}
+        if "use_cache" in self._layout.keywords:
+            keywords["use_cache"] = False
+        spared = positions is not None and self.spares_head
+        if spared:
+            keywords["logits_to_keep"] = torch.tensor(positions, device=ids.device)
+        output = model(input_ids=ids, **keywords)
+        logits = output.logits if hasattr(output, "logits") else output[0]
+        return logits if spared or positions is None else logits[:, list(positions)]
+
+
+def ran(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any, recompute: bool) -> Any:
+    """The block's output; with `recompute` its activations are made anew in the backward pass."""
+    if recompute:
+        return checkpoint(block, hidden, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
+    return block(hidden, *args, **kwargs)
