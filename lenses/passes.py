@@ -62,6 +62,12 @@ class Passes:
         return self._layout.positions
 
     @property
+    def _cache_name(self) -> str | None:
+        """What transformers calls the keys and values here: it was renamed."""
+        names = ("cache", "past_key_values") if "use_cache" in self._layout.keywords else ()
+        return next((name for name in names if name in self._layout.keywords), None)
+
+    @property
     def spares_head(self) -> bool:
         """Whether the head can be run at chosen positions alone."""
         return "logits_to_keep" in self._layout.keywords
@@ -130,11 +136,13 @@ class Passes:
         joining: Mapping[int, Float[Tensor, "_ position width"]],
         positions: Sequence[int] | None = None,
         recompute: bool = False,
+        after: Any = None,
     ) -> Float[Tensor, "sequence kept vocabulary"]:
         """`resume` from many depths in one pass: at each depth, its states join those on their way.
 
         The logits stand in the order of depth. Each block sees one batch, which grows, so that 30
-        small runs become one large one. Only where `joins`. Differentiable.
+        small runs become one large one. Only where `joins`. `after` is what the model keeps of the
+        tokens before these (`remembered`), and is used up. Differentiable.
         """
         first = min(joining)
         if not 0 <= first <= max(joining) <= self.blocks:
@@ -147,6 +155,10 @@ class Passes:
                 if block < first:
                     going = []
                 else:
+                    if after is not None:
+                        layer = after.layers[block]
+                        layer.keys = layer.keys.expand(len(hidden), -1, -1, -1)
+                        layer.values = layer.values.expand(len(hidden), -1, -1, -1)
                     output = ran(module, hidden, args, kwargs, recompute)
                     going = [handover.hidden(output)]
                 if block + 1 in joining:
@@ -158,7 +170,7 @@ class Passes:
         steps = {self._block(b): step(b) for b in range(self.blocks)}
         # One blank sequence: masks and angles are made for a batch of one, and fit every batch.
         blank = self._blank(joining[first][:1])
-        return self._forward(twin(self.model, steps), blank, positions)
+        return self._forward(twin(self.model, steps), blank, positions, after)
 
     @property
     @torch.no_grad()
@@ -181,6 +193,25 @@ class Passes:
                 close = found.shape == expected.shape and torch.allclose(found, expected, 1e-4, 1e-4)
                 self._joins = bool(close)
         return self._joins
+
+    @torch.no_grad()
+    def remembered(self, ids: Int[Tensor, " position"]) -> Any | None:
+        """The keys and values that the model keeps of these tokens, for `wave` to go on after them.
+
+        None for a model that keeps anything else (the state of a recurrence) or can't be asked.
+        """
+        name = self._cache_name
+        if name is None or not self.joins:
+            return None
+        kept = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
+        layers = getattr(kept, "layers", None) or []
+        plain = all(
+            isinstance(part, Tensor) and part.ndim == 4 and part.shape[2] == len(ids)
+            for layer in layers
+            for part in (getattr(layer, "keys", None), getattr(layer, "values", None))
+        )
+        more = any("state" in name for layer in layers for name in vars(layer))
+        return kept if plain and not more and len(layers) == self.blocks else None
 
     @torch.no_grad()
     def own_batch(
@@ -225,11 +256,13 @@ class Passes:
     def _blank(self, states: Tensor) -> Tensor:
         return torch.zeros(states.shape[:2], dtype=torch.long, device=self.device)
 
-    def _forward(self, model: Any, ids: Tensor, positions: Sequence[int] | None) -> Tensor:
+    def _forward(self, model: Any, ids: Tensor, positions: Sequence[int] | None, after: Any = None) -> Tensor:
         """Logits, all of them or at `positions`; the head is spared the rest where it can be."""
         keywords: dict[str, Any] = {}
         if "use_cache" in self._layout.keywords:
-            keywords["use_cache"] = False
+            keywords["use_cache"] = after is not None
+        if after is not None:
+            keywords[str(self._cache_name)] = after
         spared = positions is not None and self.spares_head
         if spared:
             keywords["logits_to_keep"] = torch.tensor(positions, device=ids.device)
