@@ -12,6 +12,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,12 @@ def prepare(source: Source) -> Generator[Progress, None, Path]:
     if source.gguf is not None:
         yield Progress(f"reading {source.gguf.name}")
     folder = converted(source)
-    if _whole(folder):
-        return folder
+    with ThreadPoolExecutor(1) as pool:
+        whole = pool.submit(_whole, folder)  # its files are hashed while the code that reads them is imported
+        from transformers import AutoTokenizer, PreTrainedModel  # noqa: F401
+
+        if whole.result():
+            return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     yield Progress("waiting for another process that prepares this model")
     # A generator may be closed in another thread than it began in, and has to give the lock back.
@@ -79,11 +84,8 @@ def sha256(path: Path) -> str:
 @contextmanager
 def without_bars() -> Iterator[None]:
     """Transformers' own progress bars off: our progress is shown in their place."""
-    from transformers import modeling_gguf_pytorch_utils as reader
     from transformers.utils import logging
 
-    # The reader of GGUF files takes tqdm itself; with transformers' own it heeds the switch.
-    reader.tqdm = logging.tqdm
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -136,7 +138,11 @@ def _dequantise(gguf: Path, folder: Path) -> None:
     import torch
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import modeling_gguf_pytorch_utils as reader
+    from transformers.utils import logging
 
+    # The reader of GGUF files takes tqdm itself; with transformers' own it heeds `without_bars`.
+    reader.tqdm = logging.tqdm
     where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     with without_bars():
         try:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lenses.errors import BadPrompt, NonFinite, UnsupportedModel
 from lenses.layout import layouts
-from lenses.proof import kernels_agree, prove, remedy
+from lenses.proof import prove, remedy
 from lenses.tail import Tail
 from lenses.trace import Trace
 
@@ -45,8 +45,7 @@ class Decoder(Tail):
         for layout in layouts(model):
             try:
                 self._learn(layout)
-                self.readout_gap = prove(self)
-                self.fast_head = kernels_agree(self)
+                self.readout_gap, self.fast_head = prove(self)
                 return
             except UnsupportedModel as refusal:
                 refusals.append(f"with {layout.blocks} as its blocks: {refusal}")

@@ -51,8 +51,9 @@ class Provable(Protocol):
     def own(self, ids: Tensor) -> Tensor: ...
 
 
-def prove(decoder: Provable) -> float:
-    """The largest difference of a probability between the model and its readouts.
+def prove(decoder: Provable) -> tuple[float, bool]:
+    """The largest difference of a probability between the model and its readouts, and whether the
+    faster kernel of the head's product gives the same up to rounding.
 
     Compares the untouched model with `resume` from the first, second, middle and last depth, with
     the readout of single rows, and with itself when only the last token changes. Raises
@@ -74,12 +75,11 @@ def prove(decoder: Provable) -> float:
             gaps.append(_gap(own, decoder.readout(trace[-1], out)))
     worst = max(range(len(gaps)), key=gaps.__getitem__)
     agree(decoder, gaps[worst], f"put back in at depth {[*depths, depths[-1], depths[-1]][worst]}")
-    return gaps[worst]
+    return gaps[worst], _kernels_agree(decoder, trace[-1])
 
 
-def kernels_agree(decoder: Provable) -> bool:
-    """Whether the faster kernel of the head's product gives the model's probabilities up to rounding."""
-    rows = decoder.trace(_probe(decoder))[-1]
+def _kernels_agree(decoder: Provable, rows: Tensor) -> bool:
+    """Whether there is another kernel for the head's product, no further off than rounding."""
     other = decoder.other_head(rows)
     return other is not None and _gap(_probabilities(decoder.readout(rows)), other) <= KERNELS
 

@@ -140,21 +140,22 @@ def _tokens(comparison: Comparison) -> Text:
 
 
 def _table(comparison: Comparison, width: int) -> Table:
-    from lenses import tables
-
-    frame = tables.wide(comparison)
+    columns = {
+        r.attribution.lens: dict(zip(r.attribution.depths.tolist(), r.attribution.values, strict=True))
+        for r in comparison.results
+    }
     onsets = comparison.onsets()
-    bar = max(0, min(12, (width - 12) // len(frame.columns) - 12))
+    bar = max(0, min(12, (width - 12) // len(columns) - 12))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("depth", no_wrap=True, min_width=5)
     for result in comparison.results:
         name = result.attribution.lens
         table.add_column(f"{name}\n{result.attribution.unit.value}", justify="left", no_wrap=True)
-    largest = frame.abs().max()
-    for depth in frame.index:
+    largest = {name: np.nanmax(np.abs([*values.values()])) for name, values in columns.items()}
+    for depth in sorted(set().union(*columns.values())):
         cells = [
-            _cell(frame.loc[depth, name], largest[name], bar, onsets.get(name) == depth)
-            for name in frame.columns
+            _cell(values.get(depth, math.nan), largest[name], bar, onsets.get(name) == depth)
+            for name, values in columns.items()
         ]
         table.add_row(Text("embed" if depth == 0 else str(depth), style="dim"), *cells)
     return table
