@@ -7,8 +7,7 @@ and are normalised in place, so nothing of size rows × vocabulary is ever alive
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,10 +77,8 @@ def read(
     logits are not numbers.
     """
     wanted = torch.as_tensor(tokens, device=rows.device).expand(len(rows))
-    parts = [
-        _reading(chunk, wanted[start : start + len(chunk)], top, detail)
-        for start, chunk in _logits(decoder, rows, budget, fast)
-    ]
+    starts, logits = _chunks(decoder, rows, budget, fast)
+    parts = [_reading(logits(k), wanted[k : k + starts.step], top, detail) for k in starts]
     log, logit, ids, best, rank, entropy = (np.concatenate(column) for column in zip(*parts, strict=True))
     if np.isnan(log).any():
         raise NonFinite(
@@ -134,7 +131,9 @@ def remember(
             continue
         rows = torch.cat([trace.residual[part, position] for trace, position, _ in wanted])
         tokens = torch.tensor([token for _, _, token in wanted]).repeat_interleave(len(part))
-        found = read(decoder, rows, tokens, top, detail=detail, fast=part[-1] < last)
+        fast = part[-1] < last
+        budget = BUDGET // 2 if decoder.fast_head and not fast else None  # few rows: memory counts more
+        found = read(decoder, rows, tokens, top, budget, detail, fast)
         for k, (trace, position, token) in enumerate(wanted):
             known, key = trace.memo.setdefault(decoder, {}), _key(trace, position, token)
             if key not in known or known[key].detail != detail:
@@ -199,19 +198,23 @@ def chunk_rows(decoder: Decoder, budget: int | None = None) -> int:
     return max(1, (budget or BUDGET) // (4 * decoder.vocabulary))
 
 
-def _logits(decoder: Decoder, rows: Tensor, budget: int | None, fast: bool) -> Iterator[tuple[int, Tensor]]:
-    """Chunks of logits, each in the same memory where the head's product can be written there."""
+def _chunks(
+    decoder: Decoder, rows: Tensor, budget: int | None, fast: bool
+) -> tuple[range, Callable[[int], Tensor]]:
+    """Where chunks start, and what makes the logits of one: they live no longer than they are read."""
     size = min(chunk_rows(decoder, budget), len(rows))
     if fast and decoder.fast_head:
         # Of many at once, in multiples of the rows of oneDNN's own tiles.
         size = min(size, max(TILE, SMALL // (4 * decoder.vocabulary) // TILE * TILE))
-        starts = itertools.count(step=size)
-        yield from zip(starts, decoder.fast_readout(rows, size), strict=False)
-        return
+        given = decoder.before_head(rows)
+        return range(0, len(rows), size), lambda start: decoder.fast_logits(given[start : start + size])
     buffer = decoder.buffer(size)
-    for start in range(0, len(rows), size):
+
+    def logits(start: int) -> Tensor:
         chunk = rows[start : start + size]
-        yield start, decoder.readout(chunk, None if buffer is None else buffer[: len(chunk)])
+        return decoder.readout(chunk, None if buffer is None else buffer[: len(chunk)])
+
+    return range(0, len(rows), size), logits
 
 
 def _reading(logits: Tensor, tokens: Tensor, top: int, detail: bool) -> tuple[ndarray, ...]:

@@ -7,7 +7,7 @@ matrix product, and on request by a faster kernel; the proof at load takes these
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ class Tail(Passes):
 
     @torch.no_grad()
     def other_head(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row vocabulary"] | None:
-        """What `fast_readout` makes of some rows, where there is another kernel at all and the model
+        """What `fast_logits` makes of some rows, where there is another kernel at all and the model
         returns what its head gives (no scale and no softcap comes after)."""
         head = self._plain_head()
         if head is None or not other_exists(head):
@@ -54,17 +54,12 @@ class Tail(Passes):
         return self._resume(self.blocks, rows[:, None], None, more)[:, 0]
 
     @torch.no_grad()
-    def fast_readout(
-        self, rows: Float[Tensor, "row width"], size: int
-    ) -> Iterator[Float[Tensor, "_ vocabulary"]]:
-        """The same in chunks of `size` rows, the head's product by another kernel (`fast_head` only).
+    def fast_logits(self, given: Float[Tensor, "row head"]) -> Float[Tensor, "row vocabulary"]:
+        """The logits of what the head is given, its product by another kernel (`fast_head` only).
 
-        Its roundings are not the model's own, though no worse. What the head is given comes from one
-        run of the model's own tail for all rows.
+        Its roundings are not the model's own, though no worse.
         """
-        head = self.model.get_submodule(str(self._layout.head))
-        for given in self.before_head(rows).split(size):
-            yield other_product(head, given)
+        return other_product(self.model.get_submodule(str(self._layout.head)), given)
 
     @torch.no_grad()
     def before_head(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row head"]:
