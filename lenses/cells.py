@@ -21,7 +21,7 @@ def cells(found: DepthMap, stride: int = 1, threshold: float = 0.0) -> pd.DataFr
 
     Columns `position`, `token`, `next`, `probability` (the model's own, of `next`), `depth`, `name`,
     `value` (blank where it is smaller than `threshold`); where the map holds what was likeliest, also
-    `top_before`, `top_after` and `lost`.
+    `top_before`, `top_after`, `lost`, `rank` (of the next token) and `entropy` (of all, in bits).
     """
     kept = found.depths[::-1][::stride][::-1].tolist()
     frames = [_column(found, column, kept) for column in found.columns]
@@ -50,6 +50,8 @@ def _column(found: DepthMap, column: Column, kept: list[int]) -> pd.DataFrame:
         came = [whence[d] for d in kept]
         frame["top_before"] = ["–" if d is None else listed(seen.top[d]) for d in came]
         frame["top_after"] = [listed(seen.top[d]) for d in kept]
+        frame["rank"] = [int(seen.ranks[d]) for d in kept]
+        frame["entropy"] = [float(seen.entropy[d]) for d in kept]
         frame["lost"] = [_lost(seen, a, b) for a, b in zip(came, kept, strict=True)]
     return frame
 

@@ -24,6 +24,12 @@ SAME = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 2e-2, torch.bf
 STATES = 128 << 20
 """Bytes of states that one pass may leave behind."""
 
+TOKENS = {"cpu": 1024}
+"""Tokens in one pass, padding and all, from which on a larger one is no faster on a device."""
+
+MANY = 1 << 14
+"""The same for any other device."""
+
 
 class PaddingMatters(Exception):
     """Padding changes what this model makes of a prompt: run them one by one."""
@@ -66,11 +72,15 @@ def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
 
 
 def fits(decoder: Decoder, lengths: Sequence[int]) -> bool:
-    """Whether prompts of these lengths may go through in one pass, by the states and logits it leaves."""
+    """Whether prompts of these lengths may go through in one pass: it must leave no more states and
+    logits than memory has room for, and short passes of like lengths waste less on padding."""
     longest, count = max(lengths), len(lengths)
     state = torch.finfo(decoder.dtype).bits // 8 * decoder.width * (decoder.blocks + 1)
     kept = len(set(lengths)) if decoder.spares_head else longest
-    return count * longest * state <= STATES and count * kept * 4 * decoder.vocabulary <= BUDGET
+    tokens = count * longest
+    if tokens > TOKENS.get(decoder.device.type, MANY) and count > 1:
+        return False
+    return tokens * state <= STATES and count * kept * 4 * decoder.vocabulary <= BUDGET
 
 
 def _refuse_difference(decoder: Decoder, padded: Trace) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy import ndarray
 
 from lenses.tokens import text_of
@@ -31,15 +31,20 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Surface:
-    """At depths 0…L: the target's probability, and the likeliest tokens, the likeliest first."""
+    """At depths 0…L: the target's probability and its rank (1 for the likeliest token), the entropy of
+    the whole distribution in bits, and the likeliest tokens, the likeliest first."""
 
     levels: Float[ndarray, " depth"]
     top: tuple[tuple[Ranked, ...], ...]
+    ranks: Int[ndarray, " depth"]
+    entropy: Float[ndarray, " depth"]
 
     def to_dict(self) -> dict[str, Any]:
-        """`{"levels": [...], "top": [[[id, text, probability] × k] a depth]}`."""
+        """`{"levels": [...], "ranks": [...], "entropy": [...], "top": [[[id, text, p] × k] a depth]}`."""
         return {
             "levels": self.levels.tolist(),
+            "ranks": self.ranks.tolist(),
+            "entropy": self.entropy.tolist(),
             "top": [[[r.id, r.text, r.probability] for r in row] for row in self.top],
         }
 
@@ -47,14 +52,15 @@ class Surface:
 def read(data: dict[str, Any]) -> Surface:
     """The surface of an object that `to_dict` made."""
     top = tuple(tuple(Ranked(*entry) for entry in row) for row in data["top"])
-    return Surface(np.array(data["levels"], dtype=np.float64), top)
+    numbers = (np.array(data["levels"]), top, np.array(data["ranks"]), np.array(data["entropy"]))
+    return Surface(*numbers)
 
 
 def look(decoder: Decoder, trace: Trace, target: Target, top: int = 5) -> Surface:
     """The target's position at every depth, as the model's own norm and head read it; `top` ≤ 5."""
     from lenses import readout
 
-    found = readout.depths(decoder, trace, target.position, target.token)
+    found = readout.depths(decoder, trace, target.position, target.token, detail=True)
     texts = {int(id): text_of(decoder.tokenizer, int(id)) for id in np.unique(found.top)}
     rows = zip(found.top[:, :top], found.top_probability[:, :top], strict=True)
     return Surface(
@@ -63,4 +69,6 @@ def look(decoder: Decoder, trace: Trace, target: Target, top: int = 5) -> Surfac
             tuple(Ranked(int(id), texts[int(id)], float(p)) for id, p in zip(ids, chances, strict=True))
             for ids, chances in rows
         ),
+        found.rank,
+        found.entropy / np.log(2),
     )

@@ -26,17 +26,18 @@ PICK = "pick"
 
 def heat(
     found: DepthMap, *, stride: int = 1, threshold: float = 0.0, flipped: bool = False,
-    chosen: int | None = None,
+    chosen: int | None = None, tall: float = 1.0,
 ) -> alt.LayerChart:  # fmt: skip
     """A cell for each token and every `stride`-th depth; values below `threshold` are left blank.
 
     The last depth is on top, or at the right where the axes are `flipped`. A token's position is its
-    key and its text only a label, so that tokens that look alike stay apart.
+    key and its text only a label, so that tokens that look alike stay apart. Cells are `tall` times as
+    high as usual: for a map of few depths that stands where one of many will be.
     """
     cells, tokens = every_cell(found, stride, threshold), captions(found)
     down = [place(d) for d in sorted({int(d) for d in cells["depth"]}, reverse=True)]
     wide = min(WIDEST, max(CELL, SCREEN // len(found.columns)))
-    step_across, step_down = (ROW, CELL) if flipped else (wide, ROW)
+    step_across, step_down = (ROW * tall, CELL) if flipped else (wide, ROW * tall)
     depth: dict[str, Any] = dict(
         sort=down[::-1] if flipped else down, title=None,
         axis=alt.Axis(labelOverlap="greedy", ticks=False, domain=False, labelAngle=-90 if flipped else 0),
@@ -106,6 +107,8 @@ def _tooltip(found: DepthMap, cells: pd.DataFrame) -> list[alt.Tooltip]:
     ]
     if "top_after" in cells:
         shown += [
+            alt.Tooltip("rank:Q", title="The next token's rank", format=","),
+            alt.Tooltip("entropy:Q", title="Entropy of all tokens (bits)", format=".2f"),
             alt.Tooltip("top_before:N", title="Top 5 before"),
             alt.Tooltip("top_after:N", title="Top 5 after"),
             alt.Tooltip("lost:N", title="Lost most"),

@@ -9,7 +9,7 @@ import streamlit as st
 
 from lenses.errors import LensesError
 from lenses.registry import LENSES
-from lenses.ui import answers, compare, link, options, picker
+from lenses.ui import answers, compare, link, options, picker, preview
 from lenses.ui.answers import Ask, jobs
 from lenses.ui.drawing import draw
 from lenses.ui.jobs import Failed
@@ -93,6 +93,8 @@ def _pending(key: Hashable) -> None:
         if st.button("Stop", key="stop-map"):
             st.session_state["map_stopped"] = key
             st.rerun()
+        if now.progress.preview is not None:
+            preview.show(key, now.progress.preview)
 
     watch()
 

@@ -68,16 +68,15 @@ def naive(decoder: Decoder, count: int) -> Row:
 
 
 def script(decoder: Decoder, estimator: str, count: int = 9) -> Row:
-    """The ledgers of all positions, against a run of every point of every segment."""
+    """The ledgers of all positions, observed, against a run of every point of every segment."""
     prompt = texts.prompt(decoder, count)
     wanted = texts.targets(decoder, prompt.ids)
     exact = estimator == "observed"
-    options: dict[str, Any] = {} if exact else {"estimator": "gradient", "steps": STEPS}
     segment = observed if exact else integrated
 
     def ours() -> np.ndarray:
-        trace, lens = decoder.trace(prompt.ids), registry.get("ig-lens", **options)
-        made = [lens.attribute(decoder, trace, Target(k, t)).values for k, t in enumerate(wanted)]
+        found = finish(mapping(decoder, prompt, registry.get("ig-lens")))
+        made = [column.attribution.values for column in found.columns]
         return np.array(made) if exact else np.array(made).sum(axis=1)
 
     def peer() -> np.ndarray:
@@ -88,7 +87,7 @@ def script(decoder: Decoder, estimator: str, count: int = 9) -> Row:
 
     way = "differences" if exact else "gradients"
     what = f"IG-Lens of {count} positions / {way} at {STEPS} points of each segment, a segment at a time"
-    note = "" if exact else "sums of the shares only: both ways converge"
+    note = "" if exact else "sums of the shares only: an integral converges to what is observed"
     return Row(what, ours, peer, 1e-4 if exact else 0.02, runs=1, note=note)
 
 
