@@ -44,6 +44,7 @@ ROWS: dict[str, Callable[[Decoder], Row]] = {
     "ablation-64": lambda decoder: rows.ablation(decoder, 64),
     "list-64": lambda decoder: rows.lists(decoder, 64),
     "load": rows.load,
+    "start": rows.start,
 }
 
 

@@ -1,7 +1,7 @@
 """One way beside another in this process: the same numbers first, then memory and times in turn.
 
-The first run of each way, which is not timed, gives its numbers and its peak memory. Ways whose
-numbers differ by more than the row allows are not timed at all.
+The first run of each way gives its numbers and its peak memory, and its time where a row takes long
+enough to be run once. Ways whose numbers differ by more than the row allows are not timed at all.
 """
 
 from __future__ import annotations
@@ -73,10 +73,12 @@ class Found:
 
 def measure(row: Row, runs: int | None = None) -> Found:
     """Compare, then time in turn: ours, peer, ours, peer …"""
-    (ours, first), (peer, second) = extra(row.ours), extra(row.peer)
+    (ours, first, once), (peer, second, other) = extra(row.ours), extra(row.peer)
     gap = 0.0 if row.floor else apart(ours, peer)
     if not gap <= row.tolerance:
         return Found(row, gap, (first, second), None)
+    if (runs or row.runs) == 1:
+        return Found(row, gap, (first, second), (once, other))
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(runs or row.runs):
         for way, kept in zip((row.ours, row.peer), times, strict=True):
@@ -99,17 +101,19 @@ def took(way: Way) -> float:
     return time.perf_counter() - began
 
 
-def extra(way: Way) -> tuple[np.ndarray | None, int | None]:
-    """What one run returns, and the most bytes that it held beyond what was held before."""
+def extra(way: Way) -> tuple[np.ndarray | None, int | None, float]:
+    """What one run returns, the most bytes that it held beyond what was held before, and its seconds."""
     gc.collect()
     try:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         CLEAR.write_text("5")  # the peak starts anew
         before = _resident("VmRSS")
     except (OSError, AttributeError):
-        return way(), None
+        before = None
+    began = time.perf_counter()
     made = way()
-    return made, max(0, _resident("VmHWM") - before)
+    took = time.perf_counter() - began
+    return made, None if before is None else max(0, _resident("VmHWM") - before), took
 
 
 def _resident(name: str) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -194,3 +197,35 @@ def load(decoder: Decoder) -> Row:
 
     what = "load the default model from the cache / from GGUF with an empty cache"
     return Row(what, lambda: answer(catalog.DEFAULT), peer, runs=1)
+
+
+BARE = """
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+model, tokenizer = (kind.from_pretrained({folder!r}) for kind in (AutoModelForCausalLM, AutoTokenizer))
+with torch.no_grad():
+    logits = model(**tokenizer({text!r}, return_tensors="pt")).logits
+print(float(logits[0, -1].double().softmax(-1).max()))
+"""
+
+
+def start(decoder: Decoder) -> Row:
+    """A whole process: three lenses on the command line, against transformers alone to one probability."""
+    script = BARE.format(folder=decoder.model.name_or_path, text=texts.SHORT)
+    ours = "from lenses.cli import main; main()"
+    command = [sys.executable, "-c", ours, "compare", texts.SHORT, "--format", "json"]
+    for lens in ("ig-lens", "logit-lens", "dla"):
+        command += ["--lens", lens]
+
+    def answer(run: list[str], pick: Callable[[str], float]) -> np.ndarray:
+        done = subprocess.run(run, check=True, capture_output=True, text=True)
+        return np.array([pick(done.stdout)])
+
+    what = "three lenses from a cold process / transformers alone, to one probability"
+    return Row(
+        what,
+        lambda: answer(command, lambda text: json.loads(text)["target"]["probability"]),
+        lambda: answer([sys.executable, "-c", script], float),
+        note="memory is that of other processes",
+    )
