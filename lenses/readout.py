@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -96,8 +96,7 @@ def depths(decoder: Decoder, trace: Trace, position: int, token: int, detail: bo
     """
     known = trace.memo.get(decoder, {}).get(_key(trace, position, token))
     if known is None or not known.read.all() or (detail and not known.detail):
-        remember(decoder, [(trace, position, token)])
-        known = trace.memo[decoder][_key(trace, position, token)]
+        (known,) = remember(decoder, [(trace, position, token)])
     found: Readings = known.readings
     return found
 
@@ -117,7 +116,7 @@ def remember(
     wanted: Sequence[tuple[Trace, int, int]],
     at: Sequence[int] | None = None,
     detail: bool = True,
-) -> None:
+) -> list[Known]:
     """Read every depth (or those of `at`) of several (trace, position, token) at once, for `depths`.
 
     All in one pool of rows; the last depth is read by the model's own head, since it has to give the
@@ -126,6 +125,7 @@ def remember(
     last = decoder.blocks
     kept = list(range(last + 1) if at is None else at)
     top = min(TOP, decoder.vocabulary) if detail else 0
+    made = [Known.before(decoder, *one, top, detail) for one in wanted]
     for part in ([depth for depth in kept if depth < last], [last] if last in kept else []):
         if not part or not wanted:
             continue
@@ -134,43 +134,50 @@ def remember(
         fast = part[-1] < last
         budget = BUDGET // 2 if decoder.fast_head and not fast else None  # few rows: memory counts more
         found = read(decoder, rows, tokens, top, budget, detail, fast)
-        for k, (trace, position, token) in enumerate(wanted):
-            known, key = trace.memo.setdefault(decoder, {}), _key(trace, position, token)
-            if key not in known or known[key].detail != detail:
-                known[key] = _Known.blank(last + 1, top, detail)
-            known[key].fill(part, found.at(slice(k * len(part), (k + 1) * len(part))))
+        pieces = (found.at(slice(k, k + len(part))) for k in range(0, len(rows), len(part)))
+        made = [known.joined(part, piece) for known, piece in zip(made, pieces, strict=True)]
+    for (trace, position, token), known in zip(wanted, made, strict=True):
+        trace.memo.setdefault(decoder, {})[_key(trace, position, token)] = known
+    return made
 
 
 @dataclass(frozen=True)
-class _Known:
-    """The readings of one position at every depth, and which of them are there."""
+class Known:
+    """The readings of one position at every depth, and which of them are there: a value, so that
+    threads that read the same trace never see half of one."""
 
     readings: Readings
-    read: Any
+    read: Bool[ndarray, " depth"]
     detail: bool
 
     @classmethod
-    def blank(cls, depths: int, top: int, detail: bool) -> _Known:
-        def numbers(*shape: int) -> ndarray:
-            return np.full(shape, np.nan)
-
-        def counts(*shape: int) -> ndarray:
-            return np.zeros(shape, np.int64)
-
-        some = depths if detail else 0
+    def before(
+        cls, decoder: Decoder, trace: Trace, position: int, token: int, top: int, detail: bool
+    ) -> Known:
+        """What is known by now, if it is known in the same detail; else nothing."""
+        known = trace.memo.get(decoder, {}).get(_key(trace, position, token))
+        if known is not None and known.detail == detail:
+            return cast(Known, known)
+        depths = trace.blocks + 1
+        unread, some = np.full(depths, np.nan), depths if detail else 0
         readings = Readings(
-            numbers(depths), numbers(depths), numbers(depths), counts(depths, top), numbers(depths, top),
-            counts(some), numbers(some),
+            unread, unread, unread, np.zeros((depths, top), np.int64), np.full((depths, top), np.nan),
+            np.zeros(some, np.int64), unread[:some],
         )  # fmt: skip
         return cls(readings, np.zeros(depths, bool), detail)
 
-    def fill(self, kept: list[int], found: Readings) -> None:
-        for mine, theirs in zip(vars(self.readings).values(), vars(found).values(), strict=True):
-            mine.setflags(write=True)
-            if len(mine):
-                mine[kept] = theirs
-            mine.setflags(write=False)
-        self.read[kept] = True
+    def joined(self, depths: list[int], found: Readings) -> Known:
+        """The same with what was found at some depths."""
+
+        def put(old: ndarray, new: Any) -> ndarray:
+            made = old.copy()
+            if len(made):
+                made[depths] = new
+            made.setflags(write=False)
+            return made
+
+        pairs = zip(vars(self.readings).values(), vars(found).values(), strict=True)
+        return Known(Readings(*(put(*pair) for pair in pairs)), put(self.read, True), self.detail)
 
 
 def _key(trace: Trace, position: int, token: int) -> tuple[Any, ...]:

@@ -253,6 +253,11 @@ def test_a_pass_fits_by_its_states_and_its_logits(family, monkeypatch):
     monkeypatch.setattr(padded, "BUDGET", 4 * kept * 4 * 64)
     assert padded.fits(decoder, [5, 5, 4, 3])
     assert not padded.fits(decoder, [5, 5, 4, 3, 3])
+    monkeypatch.setattr(padded, "BUDGET", 1 << 30)
+    monkeypatch.setattr(padded, "TOKENS", {"cpu": 20})
+    assert padded.fits(decoder, [5, 5, 4, 3])
+    assert not padded.fits(decoder, [5, 5, 4, 3, 3])
+    assert padded.fits(decoder, [40])  # one prompt always goes, however long
 
 
 def test_a_question_asked_together_says_what_is_wrong_with_it_and_with_no_other():

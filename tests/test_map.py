@@ -12,6 +12,7 @@ import transformers as hf
 
 import lenses
 from lenses import readout, registry, surface, tokens
+from lenses.cells import cells as every_cell
 from lenses.errors import BadOption, UnsupportedModel
 from lenses.mapping import answered, mapping, stages
 from lenses.progress import finish
@@ -103,6 +104,27 @@ def test_a_surface_ends_with_what_the_model_itself_finds_likeliest(family):
     assert seen.levels == pytest.approx(lens.values, abs=1e-12)
     again = surface.read(json.loads(json.dumps(seen.to_dict())))
     assert again.to_dict() == seen.to_dict()
+
+
+def test_a_cell_says_the_rank_and_the_entropy_beside_the_likeliest_tokens():
+    found = mapped("llama", top=5)
+    frame = every_cell(found)
+    decoder = tiny.decoder("llama")
+    trace = decoder.trace(tiny.IDS)
+    for _, row in frame.iterrows():
+        chances = decoder.readout(trace[row["depth"]][[row["position"]]])[0].double().softmax(-1)
+        target = found.columns[row["position"]].target.id
+        assert row["rank"] == 1 + int((chances > chances[target]).sum())
+        assert row["entropy"] == pytest.approx(float(-(chances * chances.log2()).sum()), abs=1e-4)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_map_on_a_gpu_is_that_of_the_cpu():
+    config = tiny.FAMILIES["llama"]()
+    model = tiny.seeded(hf.AutoModelForCausalLM.from_config(config)).cuda()
+    decoder = lenses.Decoder(model, tiny.tokenizer())
+    found = finish(mapping(decoder, tokens.encode(decoder.tokenizer, tiny.PROMPT), registry.get("ig-lens")))
+    assert found.values == pytest.approx(mapped("llama").values, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", tiny.SOME)
