@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from lenses.target import Target
     from lenses.trace import Trace
 
+TOKENS = 512
+"""Tokens in one product from which on a larger one is hardly faster."""
+
 
 @dataclass(frozen=True)
 class LayerIG(Options):
@@ -110,20 +113,23 @@ class LayerIG(Options):
         return total[1:]
 
     def _batches(self, path: InputPath, recompute: bool) -> Iterator[tuple[list[int], slice]]:
-        """Which depths and points run together: as many as memory holds, at least one of each."""
+        """Which depths and points run together, within memory: enough points for products of a good
+        size from the first block on, and then as many depths as there is room for."""
         from lenses import paths
 
+        def weighs(depths: list[int], points: int) -> int:
+            return points * sum(path.weighs(depth, recompute) for depth in depths)
+
+        size = self.internal_batch_size or min(self.steps, -(-TOKENS // len(path.end)))
         groups: list[list[int]] = []
         for depth in range(1, path.decoder.blocks + 1):
-            weight = sum(path.weighs(d, recompute) for d in [*(groups[-1] if groups else []), depth])
-            if not groups or weight > paths.MEMORY or not path.decoder.joins:
-                groups.append([])
-            groups[-1].append(depth)
+            joins = groups and path.decoder.joins and weighs([*groups[-1], depth], size) <= paths.MEMORY
+            groups = [*groups[:-1], [*groups[-1], depth]] if joins else [*groups, [depth]]
         for group in groups:
-            fitting = paths.MEMORY // sum(path.weighs(depth, recompute) for depth in group)
-            size = self.internal_batch_size or max(1, fitting)
-            for start in range(0, self.steps, size):
-                yield group, slice(start, min(start + size, self.steps))
+            fitting = max(1, paths.MEMORY // weighs(group, 1))
+            points = self.internal_batch_size or min(fitting, self.steps)
+            for start in range(0, self.steps, points):
+                yield group, slice(start, min(start + points, self.steps))
 
     def _captum(
         self, path: InputPath, ends: Float[Tensor, "depth kept width"]
