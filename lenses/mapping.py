@@ -8,8 +8,9 @@ work.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from lenses.depth_map import Column, DepthMap
 from lenses.errors import BadOption
 from lenses.lens import Lens
 from lenses.progress import Progress, told
-from lenses.surface import Ranked
+from lenses.surface import Ranked, Surface
 from lenses.target import Target
 from lenses.tokens import Prompt
 from lenses.trace import Trace
@@ -47,41 +48,44 @@ def mapping(
     following = [*text.ids[1:], int(own.argmax())]
     targets = [Target(place, following[place]) for place in range(count)]
 
-    def made(found: Sequence[Attribution], seen: Sequence[surface.Surface | None]) -> DepthMap:
-        columns = (
-            Column(
-                target.position,
-                Ranked(target.token, _text(decoder, text, target), _own(decoder, trace, target)),
-                replace(attribution, positions=None),  # tokens × tokens × depths, which nobody looks at
-                one,
-            )
-            for target, attribution, one in zip(targets, found, seen, strict=True)
-        )
+    def made(found: Sequence[Attribution], seen: Sequence[Surface | None]) -> DepthMap:
         return DepthMap(
             describe(decoder, max(gap, decoder.readout_gap)), text,
-            None if text is prompt else len(prompt.tokens), lens.title, tuple(columns), prompt.warnings,
-            provenance(),
+            None if text is prompt else len(prompt.tokens), lens.title,
+            tuple(map(partial(_column, decoder, text, trace), targets, found, seen)),
+            prompt.warnings, provenance(),
         )  # fmt: skip
 
-    every = range(trace.blocks + 1)
-    needed = list(every) if top else sorted({*lens.levels(trace.blocks), trace.blocks})
-    total, preview, read = count * len(needed), None, list[int]()
-    for stage in stages(needed, many=total > readout.chunk_rows(decoder)):
-        step = Progress("reading every depth", count * len(read), total, preview)
-        yield from _read(decoder, trace, targets, stage, bool(top), step)
-        read = sorted({*read, *stage})
-        if len(read) < len(needed):
-            sketches = [
-                lens.sketch(read, readout.levels(decoder, trace, t.position, t.token, read)) for t in targets
-            ]
-            there = [one for one in sketches if one is not None]
-            preview = made(there, [None] * count) if len(there) == count else None
+    preview = yield from _previewed(decoder, trace, targets, lens, bool(top), made)
     attributions, seen = [], []
     for target in targets:
         step = Progress(f"explaining token {target.position + 1} of {count}", target.position, count, preview)
         attributions.append((yield from told(lens.attributing(decoder, trace, target), step)))
         seen.append(surface.look(decoder, trace, target, top) if top else None)
     return made(attributions, seen)
+
+
+def _previewed(
+    decoder: Decoder,
+    trace: Trace,
+    targets: Sequence[Target],
+    lens: Lens,
+    detail: bool,
+    made: Callable[[Sequence[Attribution], Sequence[None]], DepthMap],
+) -> Generator[Progress, None, DepthMap | None]:
+    """Read all that the lens starts from (everything for `detail`), and return the last coarse map."""
+    count = len(targets)
+    wanted = range(trace.blocks + 1) if detail else {*lens.levels(trace.blocks), trace.blocks}
+    needed, read, preview = sorted(wanted), list[int](), None
+    for stage in stages(needed, many=count * len(needed) > readout.chunk_rows(decoder)):
+        step = Progress("reading every depth", count * len(read), count * len(needed), preview)
+        yield from _read(decoder, trace, targets, stage, detail, step)
+        read = sorted({*read, *stage})
+        if len(read) < len(needed):
+            levels = (readout.levels(decoder, trace, t.position, t.token, read) for t in targets)
+            there = [one for one in (lens.sketch(read, found) for found in levels) if one is not None]
+            preview = made(there, [None] * count) if len(there) == count else None
+    return preview
 
 
 def stages(depths: Sequence[int], many: bool) -> list[list[int]]:
@@ -132,15 +136,19 @@ def _read(
         readout.remember(decoder, wanted, depths, detail)
 
 
-def _text(decoder: Decoder, text: Prompt, target: Target) -> str:
-    """The token that follows, as it is written in the text or, after its end, as the model writes it."""
+def _column(
+    decoder: Decoder,
+    text: Prompt,
+    trace: Trace,
+    target: Target,
+    attribution: Attribution,
+    seen: Surface | None,
+) -> Column:
+    """The model's own probability is what its last state reads, as was proved."""
+    (own,) = readout.levels(decoder, trace, target.position, target.token, [trace.blocks])
     after = target.position + 1
-    if after < len(text.tokens):
-        return text.tokens[after].text
-    return tokens.text_of(decoder.tokenizer, target.token)
-
-
-def _own(decoder: Decoder, trace: Trace, target: Target) -> float:
-    """The model's own probability: what its last state reads, as was proved."""
-    last = trace.blocks
-    return float(readout.levels(decoder, trace, target.position, target.token, [last])[0])
+    written = text.tokens[after].text if after < len(text.tokens) else None
+    shown = tokens.text_of(decoder.tokenizer, target.token) if written is None else written
+    # Positions would be tokens × tokens × depths, which nobody looks at.
+    attribution = replace(attribution, positions=None)
+    return Column(target.position, Ranked(target.token, shown, float(own)), attribution, seen)
