@@ -40,16 +40,11 @@ def skipped(
     states = _without(trace.residual[:, :kept], last)
     if last and kept > 1 and (found := _last_alone(decoder, trace, target, states[:, -1])) is not None:
         return found
-    size = max(1, min(memory // kept, readout.chunk_rows(decoder))) if decoder.joins else 1
+    size = max(1, min(memory // kept, readout.chunk_rows(decoder)))
     parts = []
     for blocks in torch.arange(decoder.blocks).split(size):
         joining = {int(block) + 1: states[block][None] for block in blocks}
-        if decoder.joins:
-            logits = decoder.wave(joining, [target.position])
-        else:
-            ((depth, state),) = joining.items()
-            logits = decoder.resume(depth, state, [target.position])
-        parts.append(_chances(decoder, logits[:, 0], target))
+        parts.append(_chances(decoder, decoder.wave(joining, [target.position])[:, 0], target))
     return np.concatenate(parts)
 
 

@@ -141,9 +141,21 @@ class Passes:
         """`resume` from many depths in one pass: at each depth, its states join those on their way.
 
         The logits stand in the order of depth. Each block sees one batch, which grows, so that 30
-        small runs become one large one. Only where `joins`. `after` is what the model keeps of the
-        tokens before these (`remembered`), and is used up. Differentiable.
+        small runs become one large one; a model whose blocks can't do that (`joins`) runs depth by
+        depth. `recompute` is as in `flow`; `after` is what the model keeps of the tokens before these
+        (`remembered`), and is used up: both are for models that join. Differentiable.
         """
+        if self.joins:
+            return self._wave(joining, positions, recompute, after)
+        return torch.cat([self.resume(depth, joining[depth], positions) for depth in sorted(joining)])
+
+    def _wave(
+        self,
+        joining: Mapping[int, Tensor],
+        positions: Sequence[int] | None = None,
+        recompute: bool = False,
+        after: Any = None,
+    ) -> Tensor:
         first = min(joining)
         if not 0 <= first <= max(joining) <= self.blocks:
             raise ValueError(f"depths {sorted(joining)} are not all within 0…{self.blocks}")
@@ -186,7 +198,7 @@ class Passes:
             depths = sorted({0, self.blocks // 2, self.blocks})
             expected = torch.cat([self.resume(depth, states[depth]) for depth in depths])
             try:
-                found = self.wave({depth: states[depth] for depth in depths})
+                found = self._wave({depth: states[depth] for depth in depths})
             except (RuntimeError, ValueError, IndexError, TypeError):
                 self._joins = False  # a shape did not fit, which is the answer
             else:

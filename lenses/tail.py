@@ -22,7 +22,7 @@ from lenses.twin import Step, twin
 class Tail(Passes):
     """Rows of final residual vectors → logits, in one pass or in two halves with the head between.
 
-    `fast_head`: another kernel may do the head's product (see `proof.kernels_agree`).
+    `fast_head`: another kernel may do the head's product (see `proof.prove`).
     """
 
     fast_head: bool
@@ -49,7 +49,6 @@ class Tail(Passes):
         self, rows: Float[Tensor, "row width"], out: Float[Tensor, "row vocabulary"] | None = None
     ) -> Float[Tensor, "row vocabulary"]:
         """The logits of final residual vectors; the head's product lands in `out` if given."""
-
         more: dict[str, Step] = {} if out is None else {str(self._layout.head): _into(out)}
         return self._resume(self.blocks, rows[:, None], None, more)[:, 0]
 

@@ -1,8 +1,8 @@
-"""Layer integrated gradients: at each depth, plain IG of h ↦ f(resume(d, h)), by Captum.
+"""Layer integrated gradients: at each depth, plain IG of h ↦ f(resume(d, h)).
 
 Law: at every depth the attributions sum over positions and units to F(x) − F(baseline), as steps
-grow. Source: Sundararajan et al. 2017; Captum's `IntegratedGradients`, which `resume` lets start at a
-depth (Captum's own `LayerIntegratedGradients` fails on blocks that return tuples).
+grow; equals Captum's `IntegratedGradients` from each depth, up to the roundings of float32. Source:
+Sundararajan et al. 2017 (Captum's own `LayerIntegratedGradients` fails on blocks that return tuples).
 """
 
 from __future__ import annotations
@@ -96,15 +96,12 @@ class LayerIG(Options):
         weigh, place = approximation_parameters("gausslegendre")
         weights, alphas = (ends.new_tensor(rule(self.steps)) for rule in (weigh, place))
         total = ends.new_zeros(ends.shape[:2], dtype=torch.double)
-        done, recompute = 0, path.fits() < 1
+        done, recompute = 0, decoder.joins and path.fits() < 1
         for depths, points in self._batches(path, recompute):
             yield Progress("integrating at each depth", done, decoder.blocks * self.steps)
             along = alphas[points, None, None]
             states = {d: (path.states[d] + along * change[d]).requires_grad_() for d in depths}
-            if decoder.joins:
-                logits = decoder.wave(states, [path.target.position], recompute)
-            else:
-                logits = decoder.resume(depths[0], states[depths[0]], [path.target.position])
+            logits = decoder.wave(states, [path.target.position], recompute)
             slopes = torch.autograd.grad(path.f(logits).sum(), [*states.values()])
             for depth, slope in zip(depths, slopes, strict=True):
                 summed = torch.einsum("s,spw->pw", weights[points], slope)
@@ -123,8 +120,8 @@ class LayerIG(Options):
         size = self.internal_batch_size or min(self.steps, -(-TOKENS // len(path.end)))
         groups: list[list[int]] = []
         for depth in range(1, path.decoder.blocks + 1):
-            joins = groups and path.decoder.joins and weighs([*groups[-1], depth], size) <= paths.MEMORY
-            groups = [*groups[:-1], [*groups[-1], depth]] if joins else [*groups, [depth]]
+            fits = groups and weighs([*groups[-1], depth], size) <= paths.MEMORY
+            groups = [*groups[:-1], [*groups[-1], depth]] if fits else [*groups, [depth]]
         for group in groups:
             fitting = max(1, paths.MEMORY // weighs(group, 1))
             points = self.internal_batch_size or min(fitting, self.steps)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def show(key: Hashable, found: DepthMap) -> None:
     """The map at the few depths that are read by now, as high as the whole one will be."""
-    small(f"a coarse picture first: {len(found.depths)} of {found.model['blocks']} depths")
+    small(f"A coarse picture first: {len(found.depths)} of {found.model['blocks']} depths")
     tall = found.model["blocks"] / len(found.depths)
 
     def chart() -> Any:
