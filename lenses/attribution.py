@@ -23,8 +23,15 @@ IDENTITY = 1e-12
 
 class Unit(StrEnum):
     PROBABILITY = "probability"
-    LOG_PROBABILITY = "log-probability"
+    LOG_PROBABILITY = "log-probability"  # natural
+    BITS = "log-probability in bits"
     LOGIT = "logit"
+    DIFFERENCE = "difference of probability"
+    LOG_ODDS = "log-odds"  # natural
+    SUMMED = "summed probability"
+    ENTROPY = "entropy in bits"
+    KL = "KL divergence in bits"
+    RANK = "rank"
 
 
 class Claim(StrEnum):
@@ -59,6 +66,10 @@ class Attribution:
     end: float
     constant: float = 0.0
     positions: Float[ndarray, "n position"] | None = None
+    halves: Float[ndarray, "n 2"] | None = None
+    """What attention and MLP gave of each value, not a number where a block has no such parts."""
+    pieces: Float[ndarray, "n piece"] | None = None
+    """The same values for each token of a target of several tokens by itself."""
     quadrature: bool = False
     precision: float = field(default=float(np.finfo(np.float64).eps))
 

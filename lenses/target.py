@@ -19,10 +19,24 @@ LIKELIER = 10.0
 
 @dataclass(frozen=True)
 class Target:
-    """The token `token`, predicted AFTER `position`."""
+    """The token `token`, predicted AFTER `position`; a word of several tokens goes on with `more`.
+
+    A trace for such a word holds its tokens after `position` (all but the last), so that each is
+    predicted after those before it: teacher forcing.
+    """
 
     position: int
     token: int
+    more: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        return (self.token, *self.more)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The positions after which its tokens are predicted."""
+        return tuple(range(self.position, self.position + len(self.tokens)))
 
 
 def at(prompt: Prompt, position: int | None) -> int:
