@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 
 from lenses import comparison, padded, question, registry, together, tokens
+from lenses import target as targets
 from lenses.decoder import Decoder
 from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
 from lenses.findings import Outcome
@@ -31,7 +32,8 @@ WINDOW = 1024
 
 
 Outcomes: TypeAlias = tuple[Outcome, ...]
-Ready: TypeAlias = tuple[Row, Prompt]
+Ready: TypeAlias = tuple[Row, Prompt, range]
+"""A row, its prompt, and the positions after which its word's tokens are read."""
 
 
 def run(
@@ -76,7 +78,7 @@ def running(
         for row in members:
             yield Progress("reading the prompts", done, total)
             try:
-                ready.append((row, _encoded(decoder, row, longest)))
+                ready.append(_encoded(decoder, row, longest))
             except LensesError as error:
                 failed += [Outcome(row, failure=str(error))] if row.row not in known else []
         if failed:
@@ -99,7 +101,7 @@ def window(row: int) -> int:
     return (row - 1) // WINDOW
 
 
-def _encoded(decoder: Decoder, row: Row, longest: int | None) -> Prompt:
+def _encoded(decoder: Decoder, row: Row, longest: int | None) -> Ready:
     if row.problem:
         raise LensesError(row.problem)
     prompt = tokens.encode(decoder.tokenizer, row.prompt)
@@ -108,7 +110,9 @@ def _encoded(decoder: Decoder, row: Row, longest: int | None) -> Prompt:
             f"the prompt has {len(prompt.tokens)} tokens and at most {longest} are taken here: leave out "
             f"{len(prompt.tokens) - longest}"
         )
-    return prompt
+    last = len(prompt.tokens) - 1
+    word = targets.written(decoder.tokenizer, prompt, last, row.target)
+    return row, prompt, range(last, last + max(1, len(word)))
 
 
 def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[Ready]]:
@@ -117,15 +121,14 @@ def _batches(decoder: Decoder, ready: list[Ready], size: int) -> Iterator[list[R
     Of the same length for a model whose positions depend on the length of the whole input.
     """
     batch: list[Ready] = []
-    lengths: list[int] = []
-    for one in sorted(ready, key=lambda one: -len(one[1].tokens)):
-        length = len(one[1].tokens)
-        apart = decoder.positions.stretches and length not in lengths
-        if batch and (apart or len(batch) == size or not padded.fits(decoder, [*lengths, length])):
+    places: list[range] = []
+    for one in sorted(ready, key=lambda one: -one[2].stop):
+        apart = decoder.positions.stretches and any(other.stop != one[2].stop for other in places)
+        if batch and (apart or len(batch) == size or not padded.fits(decoder, [*places, one[2]])):
             yield batch
-            batch, lengths = [], []
+            batch, places = [], []
         batch.append(one)
-        lengths.append(length)
+        places.append(one[2])
     if batch:
         yield batch
 
@@ -149,7 +152,7 @@ def _answers(
             return (_defect(batch[0][0], error),)
         return (yield from _parts(decoder, batch, (len(batch) + 1) // 2, lenses, step))
     outcomes = []
-    for (row, _), one in zip(batch, asked, strict=True):
+    for (row, *_), one in zip(batch, asked, strict=True):
         outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
     return tuple(outcomes)
 
@@ -167,8 +170,8 @@ def _parts(
 
 def _asked(decoder: Decoder, batch: list[Ready]) -> list[Question | LensesError]:
     if len(batch) > 1:
-        return together.ask(decoder, [prompt for _, prompt in batch], [row.target for row, _ in batch])
-    ((row, prompt),) = batch
+        return together.ask(decoder, [one[1] for one in batch], [one[0].target for one in batch])
+    ((row, prompt, _),) = batch
     try:
         return [question.aim(decoder, question.read(decoder, prompt), row.target)]
     except LensesError as error:

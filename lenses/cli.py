@@ -58,6 +58,13 @@ Lenses = Annotated[
 Start = Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path starts; embedding by default.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")]
 Depths = Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")]
+Readout = Annotated[
+    str | None,
+    typer.Option(help="What is read of the target (see `lenses methods`); its probability by default."),
+]
+Against = Annotated[
+    str | None, typer.Option(help="The other word, for the readouts difference and log-odds.")
+]
 Chat = Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")]
 OneLens = Annotated[str, typer.Option(help="The lens to map (see `lenses methods`).")]
 Answer = Annotated[
@@ -96,6 +103,8 @@ def compare(
     baseline: Start = None,
     steps: Steps = None,
     depths: Depths = None,
+    readout: Readout = None,
+    against: Against = None,
     chat: Chat = False,
     format: As = Format.TABLE,
     output: Output = None,
@@ -105,7 +114,9 @@ def compare(
 
     _refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
-    lenses = registry.choose(names, baseline=baseline, steps=steps, depths=_depths(depths))
+    lenses = registry.choose(
+        names, baseline=baseline, steps=steps, depths=_depths(depths), readout=readout, against=against
+    )
     decoder = console.load(model)
     with console.status("comparing"):
         from lenses import comparison
@@ -121,6 +132,8 @@ def map(
     prompt: Prompt,
     model: Model = DEFAULT,
     lens: OneLens = "ig-lens",
+    readout: Readout = None,
+    against: Against = None,
     answer: Answer = 0,
     chat: Chat = False,
     format: As = Format.TABLE,
@@ -130,7 +143,7 @@ def map(
     from lenses import registry
 
     _refuse_unwritable(output)
-    chosen = registry.get(lens)
+    (chosen,) = registry.choose([lens], readout=readout, against=against)
     decoder = console.load(model)
     from lenses import tokens
     from lenses.mapping import mapping
@@ -145,6 +158,8 @@ def report(
     output: Folder,
     model: Model = DEFAULT,
     lens: Quick = None,
+    readout: Readout = None,
+    against: Against = None,
     resume: Resume = False,
     batch_size: BatchSize = 32,
     encoding: Encoding = None,
@@ -161,7 +176,7 @@ def report(
 
     _refuse_no_folder(output)
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
-    lenses = [registry.get(name) for name in names]
+    lenses = registry.choose(names, readout=readout, against=against)
     manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
     name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
     listed = prompts.read(file.read_bytes(), name, manner)

@@ -80,10 +80,11 @@ def gather(
 ) -> Comparison:
     """A comparison out of a question and its results."""
     return Comparison(
-        model=describe(decoder, question.reading.readout_gap),
+        model=describe(decoder, question.readout_gap),
         prompt=question.prompt,
         target=question.target,
         target_text=question.target_text,
+        pieces=question.pieces,
         probability=question.probability,
         results=tuple(results),
         warnings=(*question.warnings, *_coarse(decoder, results), *refusals),

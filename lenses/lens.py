@@ -86,20 +86,21 @@ class Lens(Protocol):
 def option(
     default: Any,
     help: str,
-    when: tuple[str, Any] | None = None,
+    when: tuple[Any, ...] | None = None,
     least: int = 0,
     most: int = MOST,
     live: bool = False,
+    shared: bool = False,
 ) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
-    `when` names another field and the value it must have for this one to count; `least` is the
+    `when` names another field and the values that it may have for this one to count; `least` is the
     smallest whole number allowed and `most` the largest; `live` tells that a change is cheap enough to be
-    shown at once.
+    shown at once; `shared` that it means the same in every lens that has it, so that one control sets
+    it for all of them.
     """
-    return field(
-        default=default, metadata={"help": help, "when": when, "least": least, "most": most, "live": live}
-    )
+    about = {"help": help, "when": when, "least": least, "most": most, "live": live, "shared": shared}
+    return field(default=default, metadata=about)
 
 
 class Options:
@@ -137,7 +138,7 @@ class Options:
 
         def counts(f: dataclasses.Field[Any]) -> bool:
             when = f.metadata.get("when")
-            return when is None or getattr(self, when[0]) == when[1]
+            return when is None or getattr(self, when[0]) in when[1:]
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
         return {name: value for name, value in values.items() if value is not None}
@@ -148,13 +149,18 @@ def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
     return dataclasses.fields(lens)
 
 
+def choices(kind: Any) -> list[str]:
+    """The words that a value of this type can be, also where the type is made of several such lists."""
+    return [one for part in get_args(kind) for one in ([part] if isinstance(part, str) else choices(part))]
+
+
 def _problem(kind: Any, least: int, most: int, value: Any) -> str:
     """What is wrong with a value for a field of this type, or nothing."""
-    choices = get_args(kind)
-    if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
-        return f"must be one of {', '.join(choices)}"
-    optional = value is None and type(None) in choices
-    if (kind is int or int in choices) and not optional and (not isinstance(value, int) or value < least):
+    parts = get_args(kind)
+    if (words := choices(kind)) and value not in words:
+        return f"must be one of {', '.join(words)}"
+    optional = value is None and type(None) in parts
+    if (kind is int or int in parts) and not optional and (not isinstance(value, int) or value < least):
         return f"must be a whole number of at least {least}"
     if isinstance(value, int) and value > most:
         return f"must be at most {most}"

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from lenses.attribution import Additivity, Attribution, Claim, Unit, Verdict, Yardstick
 from lenses.onset import Rule, onset
+from lenses.surface import Ranked
 from lenses.target import Target
 from lenses.tokens import Prompt, Token
 
@@ -42,9 +43,12 @@ class Comparison:
     target: Target
     target_text: str
     probability: float
+    """The target's: of all its tokens together, where it has several."""
     results: tuple[Result, ...]
     warnings: tuple[str, ...]
     provenance: dict[str, str]
+    pieces: tuple[Ranked, ...] = ()
+    """The target's tokens, each with the model's own probability after those before it."""
 
     @property
     def ledgers(self) -> tuple[Result, ...]:
@@ -72,6 +76,9 @@ class Comparison:
                 "id": self.target.token,
                 "text": self.target_text,
                 "probability": number(self.probability),
+                "pieces": [
+                    {"id": p.id, "text": p.text, "probability": number(p.probability)} for p in self.pieces
+                ],
             },
             "lenses": [_result(result) for result in self.results],
             "warnings": list(self.warnings),
@@ -84,20 +91,24 @@ def read(data: dict[str, Any]) -> Comparison:
     if data.get("schema") != SCHEMA:
         raise ValueError(f"this is no {SCHEMA} object: its schema is {data.get('schema')!r}")
     target = data["target"]
+    pieces = tuple(
+        Ranked(one["id"], one["text"], _value(one["probability"])) for one in target.get("pieces", [])
+    )
     return Comparison(
         model=data["model"],
         prompt=Prompt(data["prompt"], tuple(Token(**token) for token in data["tokens"])),
-        target=Target(target["position"], target["id"]),
+        target=Target(target["position"], target["id"], tuple(p.id for p in pieces[1:])),
         target_text=target["text"],
         probability=_value(target["probability"]),
         results=tuple(_read_result(entry) for entry in data["lenses"]),
         warnings=tuple(data["warnings"]),
         provenance=data["provenance"],
+        pieces=pieces,
     )
 
 
 def _read_result(entry: dict[str, Any]) -> Result:
-    judged, stick, positions = entry["additivity"], entry["yardstick"], entry.get("positions")
+    judged, stick = entry["additivity"], entry["yardstick"]
     verdict = Verdict(judged["verdict"])
     attribution = Attribution(
         lens=entry["name"],
@@ -109,7 +120,8 @@ def _read_result(entry: dict[str, Any]) -> Result:
         start=_value(entry["start"]),
         end=_value(entry["end"]),
         constant=_value(entry["constant"]),
-        positions=None if positions is None else np.array([_values(row) for row in positions]),
+        positions=_rows(entry.get("positions")),
+        pieces=_rows(entry.get("pieces")),
         quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
     )
     numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
@@ -124,6 +136,10 @@ def _read_result(entry: dict[str, Any]) -> Result:
 
 def _values(numbers: list[float | None]) -> Float[ndarray, " n"]:
     return np.array([_value(number) for number in numbers], dtype=np.float64)
+
+
+def _rows(rows: list[list[float | None]] | None) -> Float[ndarray, "n column"] | None:
+    return None if rows is None else np.array([_values(row) for row in rows])
 
 
 def _value(number: float | None) -> float:
@@ -158,8 +174,9 @@ def _result(result: Result) -> dict[str, Any]:
         },
         "seconds": round(result.seconds, 4),
     }
-    if a.positions is not None:
-        entry["positions"] = [[number(value) for value in row] for row in a.positions]
+    for name, rows in (("positions", a.positions), ("pieces", a.pieces)):
+        if rows is not None:
+            entry[name] = [[number(value) for value in row] for row in rows]
     return entry
 
 

@@ -54,15 +54,15 @@ def traces(decoder: Decoder, ids: Sequence[Int[Tensor, " _"]]) -> list[Trace]:
 
 @torch.no_grad()
 def own(
-    decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[int]
-) -> Float[Tensor, "row vocabulary"]:
-    """The untouched model's own logits of each prompt after its place.
+    decoder: Decoder, ids: Sequence[Int[Tensor, " _"]], places: Sequence[range]
+) -> list[Float[Tensor, "place vocabulary"]]:
+    """The untouched model's own logits of each prompt after its places.
 
     In one pass of the same shape as that of `traces`, so that both make the same roundings.
     """
-    kept = sorted(set(places))
+    kept = sorted(set().union(*places))
     logits = decoder.own_batch(pad(ids), kept)
-    return torch.stack([logits[row, kept.index(place)] for row, place in enumerate(places)])
+    return [logits[row, [kept.index(one) for one in some]] for row, some in enumerate(places)]
 
 
 def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
@@ -71,12 +71,13 @@ def pad(ids: Sequence[Int[Tensor, " _"]]) -> Int[Tensor, "row position"]:
     return torch.stack([torch.cat([one, one[-1:].expand(longest - len(one))]) for one in ids])
 
 
-def fits(decoder: Decoder, lengths: Sequence[int]) -> bool:
-    """Whether prompts of these lengths may go through in one pass: it must leave no more states and
-    logits than memory has room for, and short passes of like lengths waste less on padding."""
-    longest, count = max(lengths), len(lengths)
+def fits(decoder: Decoder, places: Sequence[range]) -> bool:
+    """Whether prompts that are read at these places, the last of which is their end, may go through in
+    one pass: it must leave no more states and logits than memory has room for, and short passes of like
+    lengths waste less on padding."""
+    longest, count = max(one.stop for one in places), len(places)
     state = torch.finfo(decoder.dtype).bits // 8 * decoder.width * (decoder.blocks + 1)
-    kept = len(set(lengths)) if decoder.spares_head else longest
+    kept = len(set().union(*places)) if decoder.spares_head else longest
     tokens = count * longest
     if tokens > TOKENS.get(decoder.device.type, MANY) and count > 1:
         return False

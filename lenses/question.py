@@ -18,6 +18,7 @@ from lenses import readout, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite
+from lenses.measure import followed, holds, measure
 from lenses.proof import agree
 from lenses.surface import Ranked
 from lenses.target import Target
@@ -38,6 +39,9 @@ class Reading:
     probabilities: Float[ndarray, " vocabulary"]
     readout_gap: float
     warnings: tuple[str, ...]
+    after: tuple[float, ...] = ()
+    """Where the trace goes on with a word of several tokens: the model's own probabilities of those
+    after the first."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,12 @@ class Question:
     """A reading with its target."""
 
     reading: Reading
+    trace: Trace
+    """The prompt's, and for a target of several tokens all of them but the last after `position`."""
     target: Target
-    target_text: str
+    pieces: tuple[Ranked, ...]
+    """The target's tokens, each with the model's own probability after those before it."""
+    readout_gap: float
     delta: float
     """Δp: the target's probability less what depth 0 reads."""
     warnings: tuple[str, ...]
@@ -56,12 +64,13 @@ class Question:
         return self.reading.prompt
 
     @property
-    def trace(self) -> Trace:
-        return self.reading.trace
+    def target_text(self) -> str:
+        return "".join(piece.text for piece in self.pieces)
 
     @property
     def probability(self) -> float:
-        return float(self.reading.probabilities[self.target.token])
+        """The target's: for several tokens, that of all of them together."""
+        return float(np.prod([piece.probability for piece in self.pieces]))
 
 
 def ask(
@@ -95,10 +104,11 @@ def reading(
     position: int,
     own: Float[ndarray, " vocabulary"],
     gap: float,
+    after: tuple[float, ...] = (),
 ) -> Reading:
     """The reading of a prompt whose parts are there, with all that a reader should be warned of."""
     warnings = (*prompt.warnings, *_long(decoder, prompt))
-    return Reading(prompt, trace, position, own, max(gap, decoder.readout_gap), warnings)
+    return Reading(prompt, trace, position, own, max(gap, decoder.readout_gap), warnings, after)
 
 
 def proved(
@@ -168,13 +178,24 @@ def choose(decoder: Decoder, reading: Reading, target: str | int | None) -> tupl
 
 
 def pose(decoder: Decoder, reading: Reading, chosen: Target, warned: Sequence[str]) -> Question:
-    """The question about a target that was chosen; reads every depth, unless that was done before."""
-    start = readout.depths(decoder, reading.trace, reading.position, chosen.token).probability[0]
-    return Question(
-        reading, chosen, tokens.text_of(decoder.tokenizer, chosen.token),
-        delta=float(reading.probabilities[chosen.token] - start),
-        warnings=(*reading.warnings, *warned),
-    )  # fmt: skip
+    """The question about a target that was chosen; reads every depth, unless that was done before.
+
+    A target of several tokens is read with its own tokens before it (two more passes, unless the
+    reading holds them already).
+    """
+    trace, after, gap = reading.trace, reading.after, reading.readout_gap
+    if not holds(trace, chosen):
+        trace = followed(decoder, trace, chosen)
+        places = list(chosen.positions[1:])
+        found = list(proved(decoder, trace, places))
+        after = tuple(float(own[id]) for (own, _), id in zip(found, chosen.more, strict=True))
+        gap = max(gap, *(one for _, one in found))
+    start = measure(decoder, trace, chosen, "probability").levels([0]).values[0]
+    texts = tokens.as_tokens(decoder.tokenizer, list(chosen.tokens))
+    own = (float(reading.probabilities[chosen.token]), *after[: len(chosen.more)])
+    pieces = tuple(Ranked(t.id, t.text, p) for t, p in zip(texts, own, strict=True))
+    delta = float(np.prod(own) - start)
+    return Question(reading, trace, chosen, pieces, gap, delta, (*reading.warnings, *warned))
 
 
 def likeliest(decoder: Decoder, reading: Reading, count: int) -> tuple[Ranked, ...]:

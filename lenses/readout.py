@@ -104,11 +104,19 @@ def depths(decoder: Decoder, trace: Trace, position: int, token: int, detail: bo
 def levels(
     decoder: Decoder, trace: Trace, position: int, token: int, at: Sequence[int]
 ) -> Float[ndarray, " depth"]:
-    """The target's probability at some depths; reads all where one of them was not read before."""
+    """The target's probability at some depths."""
+    return some(decoder, trace, position, token, at).probability
+
+
+def some(
+    decoder: Decoder, trace: Trace, position: int, token: int, at: Sequence[int], detail: bool = False
+) -> Readings:
+    """What some depths of one position read; reads all where one of them was not read before."""
     known = trace.memo.get(decoder, {}).get(_key(trace, position, token))
-    if known is not None and known.read[list(at)].all():
-        return known.readings.probability[list(at)]
-    return depths(decoder, trace, position, token).probability[list(at)]
+    if known is not None and known.read[list(at)].all() and (known.detail or not detail):
+        found: Readings = known.readings.at(list(at))
+        return found
+    return depths(decoder, trace, position, token, detail).at(list(at))
 
 
 def remember(
@@ -187,11 +195,6 @@ def _key(trace: Trace, position: int, token: int) -> tuple[Any, ...]:
 def level(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Float[ndarray, " row"]:
     """The probability of `token` that each row reads."""
     return read(decoder, rows, token).probability
-
-
-def probability(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Float[Tensor, " row"]:
-    """The same, in the autograd graph of `rows`."""
-    return chance(decoder.resume(decoder.blocks, rows[:, None])[:, 0], token)
 
 
 def chance(logits: Float[Tensor, "row vocabulary"], token: int) -> Float[Tensor, " row"]:

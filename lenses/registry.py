@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_type_hints
 
 from lenses.attribution import Claim
 from lenses.errors import BadOption, UnknownLens
-from lenses.lens import Lens, fields
+from lenses.lens import Lens, choices, fields
 from lenses.methods.conductance import Conductance
 from lenses.methods.dla import DLA
 from lenses.methods.ig_lens import IGLens
@@ -37,23 +37,54 @@ def choose(
     baseline: str | None = None,
     steps: int | None = None,
     depths: tuple[int, ...] | None = None,
+    **shared: str | None,
 ) -> list[Lens]:
     """The named lenses (all by default), each given those of the common options that it has.
 
     `baseline` is a residual baseline, so it goes to lenses that claim a sum across depths; Captum's
-    two start from a prompt and keep their own.
+    two start from a prompt and keep their own. What is `shared` (such as `readout`) goes to every lens
+    that has it and can take its value. Raises `BadOption` where none of them can.
     """
-    chosen = []
-    for name in names or list(LENSES):
-        lens = type(get(name))
-        given = {
+    chosen = [type(get(name)) for name in names or list(LENSES)]
+    asked = {name: value for name, value in shared.items() if value is not None}
+    for name, value in asked.items():
+        if not any(takes(lens, name, value) for lens in chosen):
+            raise BadOption(f"none of the lenses that were chosen takes {name} {value!r}")
+    made = []
+    for lens in chosen:
+        given: dict[str, Any] = {
             "baseline": baseline if lens.claim is Claim.ACROSS else None,
             "steps": steps,
             "depths": depths,
         }
         has = [f.name for f in fields(lens)]
-        chosen.append(get(name, **{k: v for k, v in given.items() if v is not None and k in has}))
-    return chosen
+        given = {k: v for k, v in given.items() if v is not None and k in has}
+        given |= {k: v for k, v in asked.items() if takes(lens, k, v)}
+        made.append(get(lens.name, **given))
+    return made
+
+
+def takes(lens: type[Lens], name: str, value: Any) -> bool:
+    """Whether a lens has this option, and this value is one of its choices where it has choices."""
+    if name not in [f.name for f in fields(lens)]:
+        return False
+    known = choices_of(lens, name)
+    return not known or value in known
+
+
+def choices_of(lens: type[Lens], name: str) -> list[str]:
+    """The words that an option of a lens can be; none for an option that is no choice of words."""
+    return choices(get_type_hints(lens)[name])
+
+
+def shared() -> dict[str, list[str]]:
+    """The options that mean the same in every lens that has them, and all their choices."""
+    found: dict[str, dict[str, None]] = {}
+    for lens in LENSES.values():
+        for f in fields(lens):
+            if f.metadata.get("shared"):
+                found.setdefault(f.name, {}).update(dict.fromkeys(choices_of(lens, f.name)))
+    return {name: list(choices) for name, choices in found.items()}
 
 
 def table() -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""What is being explained: one token, predicted after one position."""
+"""What is being explained: a word of one or more tokens, predicted after one position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.errors import BadPrompt
-from lenses.prompts.wording import listed, shown
+from lenses.prompts.wording import shown
 from lenses.tokens import Prompt, Token, as_tokens, plain_ids, text_of, unknown
 
 LIKELIER = 10.0
@@ -70,18 +70,38 @@ def choose(
         return Target(position, target), []
     before = _before(tokenizer, prompt, position)
     ids, warnings = pieces(tokenizer, before, target)
-    if ids[0] >= len(probabilities):
+    if max(ids) >= len(probabilities):
         raise BadPrompt(
             f"the target {shown(target)} is outside this vocabulary of {len(probabilities)} tokens"
         )
-    if len(ids) > 1:
-        texts = [token.text for token in as_tokens(tokenizer, ids)]
-        warnings.append(
-            f"the target {shown(target)} is {len(ids)} tokens ({listed(texts)}); only the first, "
-            f"{texts[0]!r}, is scored"
-        )
     warnings += _spaced(tokenizer, before, target, ids, probabilities)
-    return Target(position, ids[0]), warnings
+    return Target(position, ids[0], tuple(ids[1:])), warnings
+
+
+def written(tokenizer: Any, prompt: Prompt, position: int, target: str | int | None) -> tuple[int, ...]:
+    """The tokens of a typed target, before anything is read: none for an id, or for the likeliest."""
+    if not isinstance(target, str):
+        return ()
+    return tuple(pieces(tokenizer, _before(tokenizer, prompt, position), target)[0])
+
+
+def variants(tokenizer: Any, before: str, ids: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The tokens of a word in other spellings, itself first: with and without a space before it, in
+    small letters and with a capital.
+
+    One that the vocabulary lacks is left out, and one whose tokens are the beginning of another's,
+    or go on after them: then one probability is a part of the other.
+    """
+    text = "".join(token.text for token in as_tokens(tokenizer, list(ids)))
+    bare = text.strip()
+    found: list[tuple[int, ...]] = [ids]
+    for space in ("", " "):
+        for form in (bare, bare.lower(), bare[:1].upper() + bare[1:]):
+            spelled = tuple(_typed(tokenizer, before, space + form) or ()) if form else ()
+            apart = all(spelled[: len(o)] != o and o[: len(spelled)] != spelled for o in found)
+            if spelled and apart and not unknown(tokenizer, space + form, list(spelled)):
+                found.append(spelled)
+    return found
 
 
 def read_as(tokenizer: Any, prompt: Prompt, position: int, target: str) -> tuple[Token, ...]:
@@ -133,7 +153,8 @@ def _spaced(
     if likelier < LIKELIER * typed:
         return []
     how = "without the space" if target.startswith(" ") else "with a space"
+    had = "has" if len(ids) == 1 else f"begins with {text_of(tokenizer, ids[0])!r}, which has"
     return [
-        f"{shown(target)} has {typed:.2%}; {how} before it, {text_of(tokenizer, changed[0])!r} has "
+        f"{shown(target)} {had} {typed:.2%}; {how} before it, {text_of(tokenizer, changed[0])!r} has "
         f"{likelier:.2%}: give {shown(other)} if that is meant"
     ]

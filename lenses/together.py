@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
+from jaxtyping import Int
+from torch import Tensor
 
 from lenses import padded, question, readout
 from lenses.decoder import Decoder
 from lenses.errors import LensesError, NonFinite
 from lenses.question import Question, Reading
+from lenses.target import written
 from lenses.tokens import Prompt
 from lenses.trace import Trace
 
@@ -32,30 +36,63 @@ def ask(
     several prompts at once.
     """
     wrong: dict[int, LensesError] = {}
-    ids = _each(wrong, dict(enumerate(prompts)), lambda _, prompt: decoder.checked(prompt.ids))
-    if not ids:
+
+    def begun(k: int, prompt: Prompt) -> Asked:
+        word = written(decoder.tokenizer, prompt, len(prompt.tokens) - 1, targets[k])
+        return Asked(decoder.checked(prompt.ids), word)
+
+    asked = _each(wrong, dict(enumerate(prompts)), begun)
+    asked = _each(wrong, asked, lambda _, one: one.checked(decoder))
+    if not asked:
         return [wrong[k] for k in range(len(prompts))]
-    places = [len(one) - 1 for one in ids.values()]
-    traces = dict(zip(ids, padded.traces(decoder, list(ids.values())), strict=True))
-    own = dict(zip(ids, padded.own(decoder, list(ids.values()), places), strict=True))
-    last = decoder.readout(torch.stack([trace[-1][-1] for trace in traces.values()]))
-    read = dict(zip(ids, last, strict=True))
+    ids, places = [one.ids for one in asked.values()], [one.places for one in asked.values()]
+    traces = dict(zip(asked, padded.traces(decoder, ids), strict=True))
+    own = dict(zip(asked, padded.own(decoder, ids, places), strict=True))
+    last = decoder.readout(torch.cat([traces[k][-1][one.places.start :] for k, one in asked.items()]))
+    read = dict(zip(asked, last.split([len(some) for some in places]), strict=True))
 
     def reading(k: int, trace: Trace) -> Reading:
         decoder.finite(trace)
-        place = trace.positions - 1
-        ((mine, gap),) = question.compared(
-            decoder, [place], own[k][None], read[k][None]
-        )  # fmt: skip
-        return question.reading(decoder, prompts[k], trace, place, mine, gap)
+        one = asked[k]
+        found = list(question.compared(decoder, one.places, own[k], read[k]))
+        after = tuple(float(own[id]) for (own, _), id in zip(found[1:], one.word[1:], strict=True))
+        gap = max(gap for _, gap in found)
+        return question.reading(decoder, prompts[k], trace, one.places.start, found[0][0], gap, after)
 
     readings = _each(wrong, traces, reading)
     chosen = _each(wrong, readings, lambda k, found: question.choose(decoder, found, targets[k]))
-    wanted = [(traces[k], readings[k].position, target.token) for k, (target, _) in chosen.items()]
+    wanted = [
+        (traces[k], position, token)
+        for k, (target, _) in chosen.items()
+        for position, token in zip(target.positions, target.tokens, strict=True)
+    ]
     with suppress(NonFinite):  # then each is read by itself below, and the one at fault is named
         readout.remember(decoder, wanted)
     made = _each(wrong, chosen, lambda k, found: question.pose(decoder, readings[k], *found))
     return [made[k] if k in made else wrong[k] for k in range(len(prompts))]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A prompt's tokens and those of its word, which is read after the prompt's last token."""
+
+    prompt: Int[Tensor, " position"]
+    word: tuple[int, ...]
+
+    @property
+    def ids(self) -> Int[Tensor, " position"]:
+        """What the model is given: the prompt, and the word but for its last token."""
+        return torch.cat([self.prompt, self.prompt.new_tensor(self.word[:-1])])
+
+    @property
+    def places(self) -> range:
+        """Where the word's tokens are predicted."""
+        return range(len(self.prompt) - 1, len(self.ids))
+
+    def checked(self, decoder: Decoder) -> Asked:
+        """Itself; raises `BadPrompt` where the word leaves no place for its last tokens."""
+        decoder.checked(self.ids)
+        return self
 
 
 def _each(

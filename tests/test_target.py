@@ -25,8 +25,8 @@ def ask(decoder, prompt, target=None, **options):
 SCORED = [
     (FRANCE, " Paris", 7042, 0.772532, []),
     (FRANCE, "Paris", 38634, 0.000515, ["with a space before it, ' Paris' has 77.25%: give ' Paris'"]),
-    (VIETNAM, " Hanoi", 407, 0.188818, ["is 3 tokens (' H', 'ano', 'i'); only the first, ' H'"]),
-    (VIETNAM, " Ho Chi Minh City", 15795, 0.129231, ["is 4 tokens (' Ho', ' Chi', ' Minh', ' City')"]),
+    (VIETNAM, " Hanoi", 407, 0.183587, []),
+    (VIETNAM, " Ho Chi Minh City", 15795, 0.023725, []),
     (FRANCE + "\u00a0", "Paris", 38634, 0.666464, ["U+00A0"]),
     (FRANCE + "\u00a0", " Paris", 7042, 0.004526, ["U+00A0", "without the space", "give 'Paris'"]),
 ]
@@ -45,12 +45,28 @@ def test_the_scored_token_has_the_models_probability_and_is_named(
     assert bool(warned) == bool(said)
 
 
-def test_the_first_piece_of_a_word_is_never_scored_silently(smol):
-    question = ask(smol, FRANCE, " paris")
-    assert question.target_text == " par"
-    # 6.79e-4, printed with three digits.
-    assert question.probability == pytest.approx(0.000679, abs=1e-6)
-    assert "is 2 tokens (' par', 'is'); only the first, ' par', is scored" in question.warnings[0]
+WORDS = [
+    # cases.md has the first two, whose third digits from the end are those of a fast exponential.
+    (VIETNAM, " Hanoi", [" H", "ano", "i"], [0.188822, 0.995199, 0.977001], 0.183593),
+    (
+        VIETNAM, " Ho Chi Minh City", [" Ho", " Chi", " Minh", " City"],
+        [0.129233, 0.233187, 0.962078, 0.818325], 0.023725,
+    ),
+    ("2 + 2 =", " 4", [" ", "4"], [0.863298, 0.114145], 0.098541),
+    (FRANCE, " paris", [" par", "is"], [0.000679, 0.99], 0.000673),
+]  # fmt: skip
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("prompt", "target", "texts", "chances", "joint"), WORDS)
+def test_the_first_piece_of_a_word_is_never_taken_for_the_word(smol, prompt, target, texts, chances, joint):
+    question = ask(smol, prompt, target)
+    assert question.target_text == target
+    assert [piece.text for piece in question.pieces] == texts
+    # The values are of a softmax that is off by 1e-5; of the last case's second piece two digits are known.
+    assert [piece.probability for piece in question.pieces] == pytest.approx(chances, rel=2e-2, abs=2e-5)
+    assert question.probability == pytest.approx(joint, rel=2e-4, abs=1e-6)
+    assert question.probability == pytest.approx(np.prod([p.probability for p in question.pieces]))
 
 
 def test_the_default_target_is_the_likeliest_token(smol):

@@ -14,16 +14,18 @@ import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from lenses.attribution import Attribution, Claim, Unit
+from lenses.attribution import Attribution, Claim
 from lenses.errors import BadOption
 from lenses.lens import Card, Options, option
 from lenses.progress import Progress, finish
 from lenses.quadrature import Rule, rule
+from lenses.readouts import AGAINST, UNITS, Readout
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from lenses.decoder import Decoder
+    from lenses.measure import Measure
     from lenses.target import Target
     from lenses.trace import Trace
 
@@ -58,6 +60,12 @@ class IGLens(Options):
         "where the path starts: the token's own depth 0, the prompt's mean, or zeros",
         live=True,
     )
+    readout: Readout = option(
+        "probability", "what is read of the target, and so what the ledger is kept in", live=True, shared=True
+    )
+    against: str = option(
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
+    )
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True
     )
@@ -76,37 +84,40 @@ class IGLens(Options):
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target
     ) -> Generator[Progress, None, Attribution]:
-        import torch
-
-        from lenses import baseline, readout
+        from lenses import baseline
+        from lenses.measure import measure
 
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
-        levels = readout.levels(decoder, trace, target.position, target.token, [0, *depths])
-        start = baseline.residual(self.baseline, trace, target.position)
+        f = measure(decoder, trace, target, self.readout, self.against)
+        found = f.levels([0, *depths])
+        starts = [baseline.residual(self.baseline, place.trace, place.position) for place in f.places]
         if self.baseline != "embedding":
-            levels[0] = readout.level(decoder, start[None], target.token)[0]
+            found = found.begun(f.read([start[None] for start in starts]))
         if self.slow:
-            path = torch.cat([start[None], trace.residual[list(depths), target.position]])
-            values = yield from self._integrated(decoder, path, target.token)
-        else:
-            values = np.diff(levels)
-        return self._made(depths, levels, values)
+            values = yield from self._integrated(f, starts, depths)
+            return self._made(depths, found.values, values)
+        pieces = None if found.pieces is None else np.diff(found.pieces, axis=0)
+        return self._made(depths, found.values, np.diff(found.values), pieces)
 
     def levels(self, blocks: int) -> tuple[int, ...]:
         return (0, *self._depths(blocks))
 
     def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution | None:
-        if self.slow or self.baseline != "embedding" or self.depths is not None:
+        if self.slow or (self.baseline, self.readout, self.depths) != ("embedding", "probability", None):
             return None
         return self._made(depths[1:], levels, np.diff(levels))
 
     def _made(
-        self, depths: Sequence[int], levels: Float[ndarray, " depth"], values: Float[ndarray, " block"]
+        self,
+        depths: Sequence[int],
+        levels: Float[ndarray, " depth"],
+        values: Float[ndarray, " block"],
+        pieces: Float[ndarray, "block piece"] | None = None,
     ) -> Attribution:
         return Attribution(
-            self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), values,
-            start=float(levels[0]), end=float(levels[-1]), quadrature=self.slow,
+            self.name, self.options, UNITS[self.readout], self.claim, np.array(depths), values,
+            start=float(levels[0]), end=float(levels[-1]), quadrature=self.slow, pieces=pieces,
         )  # fmt: skip
 
     def _depths(self, blocks: int) -> tuple[int, ...]:
@@ -117,23 +128,32 @@ class IGLens(Options):
         return tuple(sorted({*chosen, blocks} - {0}))
 
     def _integrated(
-        self, decoder: Decoder, path: Float[Tensor, "depth width"], token: int
+        self, f: Measure, starts: Sequence[Float[Tensor, " width"]], depths: Sequence[int]
     ) -> Generator[Progress, None, Float[ndarray, " segment"]]:
-        """∫ ∇f · dh along each straight segment of the path, by the chosen rule."""
+        """∫ ∇f · dh along each straight segment of the path, by the chosen rule; where a readout is made
+        of several places, all of them go along together."""
         import torch
 
         from lenses import readout
 
         nodes, weights = rule(self.rule, self.steps)
-        segment = torch.arange(len(path) - 1).repeat_interleave(self.steps)
-        along = path.new_tensor(nodes).repeat(len(path) - 1)[:, None]
-        change = path.diff(dim=0)
+        paths = [
+            torch.cat([start[None], place.trace.residual[list(depths), place.position]])
+            for start, place in zip(starts, f.places, strict=True)
+        ]
+        segment = torch.arange(len(depths)).repeat_interleave(self.steps)
+        along = paths[0].new_tensor(nodes).repeat(len(depths))[:, None]
         slopes: list[Tensor] = []
         # The backward pass keeps the logits and their softmax beside each other.
-        size = max(1, readout.chunk_rows(decoder) // 4)
+        size = max(1, readout.chunk_rows(f.decoder) // (4 * len(paths)))
         for part, part_along in zip(segment.split(size), along.split(size), strict=True):
             yield Progress("integrating between depths", sum(map(len, slopes)), len(segment))
-            points = (path[part] + part_along * change[part]).requires_grad_()
-            (slope,) = torch.autograd.grad(readout.probability(decoder, points, token).sum(), points)
-            slopes.append((slope.double() * change[part].double()).sum(dim=-1))
+            changes = [path[part + 1] - path[part] for path in paths]
+            points = [
+                (path[part] + part_along * change).requires_grad_()
+                for path, change in zip(paths, changes, strict=True)
+            ]
+            found = torch.autograd.grad(f.differentiable(points).sum(), points)
+            pairs = zip(found, changes, strict=True)
+            slopes.append(torch.stack([(s.double() * c.double()).sum(dim=-1) for s, c in pairs]).sum(dim=0))
         return torch.cat(slopes).reshape(-1, self.steps).cpu().numpy() @ weights

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Float
 from numpy import ndarray
 
-from lenses.attribution import Attribution, Claim, Unit
-from lenses.lens import Card, Options
+from lenses.attribution import Attribution, Claim
+from lenses.lens import Card, Options, option
+from lenses.readouts import AGAINST, UNITS, Readout
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
@@ -42,19 +43,33 @@ class LogitLens(Options):
         "levels are biased: a word can be decided long before it is readable.",
     )
 
-    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
-        from lenses import readout
+    readout: Readout | Literal["rank"] = option(
+        "probability", "what is read of the target at each depth", live=True, shared=True
+    )
+    against: str = option(
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
+    )
 
-        depths = self.levels(trace.blocks)
-        return self.sketch(
-            depths, readout.levels(decoder, trace, target.position, target.token, depths)
-        )  # fmt: skip
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        from lenses.measure import measure
+
+        depths = range(trace.blocks + 1)
+        found = measure(decoder, trace, target, self.readout, self.against).levels(depths)
+        return self._made(depths, found.values, found.pieces)
 
     def levels(self, blocks: int) -> tuple[int, ...]:
         return tuple(range(blocks + 1))
 
-    def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution:
+    def sketch(self, depths: Sequence[int], levels: Float[ndarray, " depth"]) -> Attribution | None:
+        return self._made(depths, levels) if self.readout == "probability" else None
+
+    def _made(
+        self,
+        depths: Sequence[int],
+        values: Float[ndarray, " depth"],
+        pieces: Float[ndarray, "depth piece"] | None = None,
+    ) -> Attribution:
         return Attribution(
-            self.name, self.options, Unit.PROBABILITY, self.claim, np.array(depths), levels,
-            start=float(levels[0]), end=float(levels[-1]),
+            self.name, self.options, UNITS[self.readout], self.claim, np.array(depths), values,
+            start=float(values[0]), end=float(values[-1]), pieces=pieces,
         )  # fmt: skip

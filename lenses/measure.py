@@ -1,0 +1,238 @@
+"""A readout of a target, ready to be read anywhere: at the depths of its trace, or of any state.
+
+Law: at the last depth it is what the model's own distribution gives, and a word of several tokens is
+read with its own tokens before it (teacher forcing), so that its probability is the product of theirs
+at every depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy import ndarray
+from torch import Tensor
+
+from lenses import readout, target, tokens
+from lenses.decoder import Decoder
+from lenses.errors import BadOption, NonFinite, UnsupportedLens
+from lenses.readout import Readings
+from lenses.readouts import AGAINST, BIT, OWN, UNITS, combined
+from lenses.target import Target
+from lenses.trace import Trace
+
+KEPT = 16 << 20
+"""Bytes of a trace that holds another word, up to which it is remembered with the target's."""
+
+
+@dataclass(frozen=True)
+class Word:
+    """Tokens that are read one after another, and the trace that holds all but the last."""
+
+    trace: Trace
+    target: Target
+
+
+@dataclass(frozen=True)
+class Place:
+    """One token of a word: a position of a trace, and the token that is read there."""
+
+    trace: Trace
+    position: int
+    token: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """Values of a readout, and for a target of several tokens the same of each by itself."""
+
+    values: Float[ndarray, " row"]
+    pieces: Float[ndarray, "row piece"] | None
+
+    def begun(self, start: Level) -> Level:
+        """The same with another first value."""
+        pieces = None
+        if self.pieces is not None and start.pieces is not None:
+            pieces = np.concatenate([start.pieces, self.pieces[1:]])
+        return Level(np.concatenate([start.values, self.values[1:]]), pieces)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """`words` are the target, then what it is measured against or together with."""
+
+    decoder: Decoder
+    readout: str
+    words: tuple[Word, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """What has to be read: every token of every word, or the target's first where the whole
+        distribution is."""
+        if self.readout in ("entropy", "kl", "rank"):
+            return (Place(self.words[0].trace, self.words[0].target.position, self.words[0].target.token),)
+        return tuple(
+            Place(word.trace, *pair)
+            for word in self.words
+            for pair in zip(word.target.positions, word.target.tokens, strict=True)
+        )
+
+    def levels(self, depths: Sequence[int]) -> Level:
+        """At some depths of the trace; what was read before is not read again."""
+        if self.readout == "kl":
+            (place,) = self.places
+            return Level(self._divergence([place.trace.residual[list(depths), place.position]]), None)
+        detail = self.readout in ("entropy", "rank")
+        return self._level(
+            [readout.some(self.decoder, p.trace, p.position, p.token, depths, detail) for p in self.places]
+        )
+
+    def read(self, rows: Sequence[Float[Tensor, "row width"]]) -> Level:
+        """Of any states: as many rows for each of `places`, put in where these stand."""
+        if self.readout == "kl":
+            return Level(self._divergence(rows), None)
+        detail = self.readout in ("entropy", "rank")
+        return self._level(
+            [
+                readout.read(self.decoder, some, place.token, detail=detail)
+                for some, place in zip(rows, self.places, strict=True)
+            ]
+        )
+
+    def differentiable(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[Tensor, " row"]:
+        """The same in the autograd graph of the states, in float32."""
+        count = len(rows[0])
+        logits = self.decoder.resume(self.decoder.blocks, torch.cat([*rows])[:, None])[:, 0].float()
+        log = logits - logits.logsumexp(dim=-1, keepdim=True)
+        if self.readout == "entropy":
+            return -torch.xlogy(log.exp(), log.exp()).sum(dim=-1) / BIT
+        if self.readout == "kl":
+            final = self._final().to(log.device)
+            return torch.where(final > 0, final * (final.log() - log), 0.0).sum(dim=-1) / BIT
+        ids = torch.tensor([place.token for place in self.places], device=log.device)[:, None, None]
+        own, raw = (x.unflatten(0, (-1, count)).gather(2, ids.expand(-1, count, 1)) for x in (log, logits))
+        made: Tensor = combined(
+            self.readout, self._summed([*own[..., 0]]), self._summed([*raw[..., 0]]), torch.exp
+        )
+        return made
+
+    def _level(self, found: Sequence[Readings]) -> Level:
+        if self.readout == "entropy":
+            return Level(found[0].entropy / BIT, None)
+        if self.readout == "rank":
+            return Level(found[0].rank.astype(np.float64), None)
+        log, logit = [one.log_probability for one in found], [one.logit for one in found]
+        values = combined(self.readout, self._summed(log), self._summed(logit), np.exp)
+        if not np.isfinite(values).all():
+            raise NonFinite(
+                f"the {UNITS[self.readout].value} is not finite at every depth, since the head rules a token "
+                "out: read the probability instead"
+            )
+        pieces = None
+        count = len(self.words[0].target.tokens)
+        if self.readout in OWN and count > 1:
+            each = [combined(self.readout, [a], [b], np.exp) for a, b in zip(log, logit, strict=True)]
+            pieces = np.stack(each[:count], axis=1)
+        return Level(values, pieces)
+
+    def _summed(self, each: list) -> list:  # type: ignore[type-arg]
+        """One sum a word of what stands for each token."""
+        whole = iter(each)
+        return [sum(next(whole) for _ in word.target.tokens) for word in self.words]
+
+    def _final(self) -> Float[Tensor, " vocabulary"]:
+        """The model's final distribution, in float64."""
+        (place,) = self.places
+        return _softmax(self.decoder.readout(place.trace[-1][[place.position]])).exp()[0]
+
+    def _divergence(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[ndarray, " row"]:
+        """Σ p log₂(p / q), p the final distribution and q what a row reads."""
+        final, parts = self._final(), []
+        # Two float64 values stand beside each float32 logit.
+        for some in rows[0].split(max(1, readout.chunk_rows(self.decoder) // 5)):
+            log = _softmax(self.decoder.readout(some))
+            parts.append(torch.where(final > 0, final * (final.log() - log), 0.0).sum(dim=-1) / BIT)
+        found: Float[ndarray, " row"] = torch.cat(parts).cpu().numpy()
+        if not np.isfinite(found).all():
+            raise NonFinite("the KL divergence is not finite: a depth rules out what the model says")
+        return found
+
+
+def measure(decoder: Decoder, trace: Trace, target: Target, name: str, against: str = "") -> Measure:
+    """The readout `name` of a target; `against` is the text of the other word where one is needed.
+
+    Raises `BadOption` where that is missing, `BadPrompt` where the vocabulary lacks it, and
+    `UnsupportedLens` for the rank of several tokens.
+    """
+    words = [Word(trace, target)]
+    if name == "rank" and target.more:
+        raise UnsupportedLens(
+            "a word of several tokens has no rank: read its probability, or choose a target of one token"
+        )
+    if name in AGAINST:
+        words.append(other(decoder, trace, target, against, name))
+    if name == "variants":
+        spelled = variants(decoder, trace, target)
+        words += [_word(decoder, trace, target.position, ids) for ids in spelled[1:]]
+    return Measure(decoder, name, tuple(words))
+
+
+def other(decoder: Decoder, trace: Trace, at: Target, text: str, name: str) -> Word:
+    """Another word at the target's place."""
+    if not text:
+        raise BadOption(
+            f"the readout {name} needs another word to measure against: give one, such as ' London'"
+        )
+    ids, _ = target.pieces(decoder.tokenizer, _before(decoder, trace, at), text)
+    if wrong := [id for id in ids if id >= decoder.vocabulary]:
+        raise BadOption(f"{text!r} is outside this vocabulary of {decoder.vocabulary} tokens (id {wrong[0]})")
+    return _word(decoder, trace, at.position, tuple(ids))
+
+
+def variants(decoder: Decoder, trace: Trace, at: Target) -> list[tuple[int, ...]]:
+    """The tokens of the target's spellings, its own first (`target.variants`)."""
+    return target.variants(decoder.tokenizer, _before(decoder, trace, at), at.tokens)
+
+
+def _before(decoder: Decoder, trace: Trace, at: Target) -> str:
+    return str(decoder.tokenizer.decode(trace.ids[: at.position + 1].tolist(), skip_special_tokens=True))
+
+
+def _word(decoder: Decoder, trace: Trace, position: int, ids: tuple[int, ...]) -> Word:
+    """A word after a position; its trace is made where the target's does not hold it."""
+    word = Target(position, ids[0], ids[1:])
+    if holds(trace, word):
+        return Word(trace, word)
+    memo = trace.memo.setdefault(decoder, {})
+    key = "followed", position, ids[:-1], trace.residual.device, trace.residual._version
+    made: Trace = memo.get(key) or followed(decoder, trace, word)
+    if made.residual.nbytes <= KEPT:
+        memo[key] = made
+    return Word(made, word)
+
+
+def holds(trace: Trace, word: Target) -> bool:
+    """Whether the trace goes on with the word's own tokens, so that each can be read after the others."""
+    there = trace.ids[word.position + 1 : word.position + len(word.tokens)].tolist()
+    return there == list(word.tokens[:-1])
+
+
+def followed(decoder: Decoder, trace: Trace, word: Target) -> Trace:
+    """The trace of the text up to the word's position, and of all its tokens but the last."""
+    return decoder.trace([*trace.ids[: word.position + 1].tolist(), *word.tokens[:-1]])
+
+
+def _softmax(logits: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row vocabulary"]:
+    """Log-probabilities in float64."""
+    return logits.double().log_softmax(dim=-1)
+
+
+def spelled(decoder: Decoder, trace: Trace, at: Target) -> tuple[str, ...]:
+    """The texts of the target's spellings."""
+    return tuple(
+        "".join(token.text for token in tokens.as_tokens(decoder.tokenizer, list(ids)))
+        for ids in variants(decoder, trace, at)
+    )
