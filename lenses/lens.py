@@ -8,7 +8,7 @@ controls and `--help` from the fields, the card and the methods page from `card`
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
 
@@ -91,15 +91,19 @@ def option(
     most: int = MOST,
     live: bool = False,
     shared: bool = False,
+    meanings: Mapping[str, str] | None = None,
 ) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
     `when` names another field and the values that it may have for this one to count; `least` is the
     smallest whole number allowed and `most` the largest; `live` tells that a change is cheap enough to be
     shown at once; `shared` that it means the same in every lens that has it, so that one control sets
-    it for all of them.
+    it for all of them; `meanings` says of each of its choices what it is.
     """
-    about = {"help": help, "when": when, "least": least, "most": most, "live": live, "shared": shared}
+    about = {
+        "help": help, "when": when, "least": least, "most": most, "live": live, "shared": shared,
+        "meanings": meanings or {},
+    }  # fmt: skip
     return field(default=default, metadata=about)
 
 

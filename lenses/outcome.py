@@ -59,6 +59,13 @@ class Comparison:
             if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
         )
 
+    @property
+    def accounts(self) -> tuple[Result, ...]:
+        """The ledgers, of the probability before those that are kept in another readout."""
+        across = [r for r in self.results if r.attribution.claim is Claim.ACROSS]
+        others = [r for r in across if r.attribution.unit is not Unit.LOGIT and r not in self.ledgers]
+        return (*self.ledgers, *others)
+
     def onsets(self, rule: Rule = "moves") -> dict[str, int | None]:
         """The onset depth by the shares of each lens that claims a sum across depths."""
         across = [r.attribution for r in self.results if r.attribution.claim is Claim.ACROSS]

@@ -31,15 +31,15 @@ def wide(comparison: Comparison) -> pd.DataFrame:
 def depths(comparison: Comparison, result: Result, surface: Surface | None = None) -> pd.DataFrame:
     """One row a depth of a lens: what a chart draws and its tooltip says.
 
-    Columns `depth`, `name`, `value`, `here` (the target position's part, for a claim within each
-    depth); with a surface also `before`, `after` (the target's probability, read at the depth that the
-    step comes from and at its own) and `top_before`, `top_after`.
+    Columns `depth`, `name`, `value`, `here` (the part of the positions after which the target is
+    predicted, for a claim within each depth); with a surface also `before`, `after` (the target's
+    probability, read at the depth that the step comes from and at its own) and `top_before`, `top_after`.
     """
     a = result.attribution
     names = [place(depth) for depth in a.depths.tolist()]
     frame = pd.DataFrame({"depth": a.depths, "name": names, "value": a.values})
     if a.positions is not None:
-        frame["here"] = a.positions[:, comparison.target.position]
+        frame["here"] = a.positions[:, list(comparison.target.positions)].sum(axis=1)
     if surface is not None:
         came = came_from(a)
         start = [a.start if depth else np.nan for depth in a.depths]

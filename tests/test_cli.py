@@ -105,6 +105,13 @@ WRONG = [
     (("compare", "w3", "--model", "llama", "--lens", "no-such-lens"), 1, "choose from ig-lens, logit-lens"),
     (asked("w3", "llama", "--depths", "0,4"), 1, "depth 4 is outside 0…3"),
     (asked("w3", "llama", "--depths", "1,b"), 1, "as 0,4,8, not '1,b'"),
+    (
+        asked("w3", "llama", "--readout", "rank"),
+        1,
+        "none of the lenses that were chosen takes readout 'rank'",
+    ),
+    (asked("w3", "llama", "--readout", "difference"), 1, "needs another word to measure against"),
+    (asked("w3", "llama", "--readout", "log-odds", "--against", "w70"), 1, "not in this model's vocabulary"),
     (asked("w3", "llama", "--output", "missing/out.json"), 1, "no folder missing"),
     (asked("w3", "llama", "--output", "empty"), 1, "empty is a folder"),
     (asked("w3", "llama", "--steps", "0"), 2, "--steps"),

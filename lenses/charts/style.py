@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-if TYPE_CHECKING:
-    from lenses.attribution import Unit
+from lenses.attribution import Unit
 
 UP, DOWN = "#3b7fc4", "#e08214"
 """Blue for what adds to the target, orange for what takes away."""
@@ -50,10 +49,10 @@ def amount_axis(field: str, unit: Unit, title: str, domain: list[float] | None =
 
 
 def axis_format(unit: Unit) -> str:
-    """Percent for probabilities, plain numbers for logits."""
-    return "~%" if unit.value == "probability" else "~g"
+    """Percent for probabilities, their sums and differences; plain numbers for all else."""
+    return "~%" if unit in (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE) else "~g"
 
 
 def digits(unit: Unit) -> str:
     """The same for a tooltip, with as many digits as are stable."""
-    return ".3~%" if unit.value == "probability" else ".4~g"
+    return ".3~%" if axis_format(unit) == "~%" else ".4~g"

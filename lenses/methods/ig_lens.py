@@ -19,7 +19,7 @@ from lenses.errors import BadOption
 from lenses.lens import Card, Options, option
 from lenses.progress import Progress, finish
 from lenses.quadrature import Rule, rule
-from lenses.readouts import AGAINST, UNITS, Readout
+from lenses.readouts import AGAINST, MEANINGS, UNITS, Readout
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,8 +61,9 @@ class IGLens(Options):
         live=True,
     )
     readout: Readout = option(
-        "probability", "what is read of the target, and so what the ledger is kept in", live=True, shared=True
-    )
+        "probability", "what is read of the target, which the ledger is kept in", live=True, shared=True,
+        meanings=MEANINGS,
+    )  # fmt: skip
     against: str = option(
         "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
     )

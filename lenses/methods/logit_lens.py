@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from lenses.attribution import Attribution, Claim
 from lenses.lens import Card, Options, option
-from lenses.readouts import AGAINST, UNITS, Readout
+from lenses.readouts import AGAINST, MEANINGS, UNITS, Readout
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
@@ -44,8 +44,9 @@ class LogitLens(Options):
     )
 
     readout: Readout | Literal["rank"] = option(
-        "probability", "what is read of the target at each depth", live=True, shared=True
-    )
+        "probability", "what is read of the target at each depth", live=True, shared=True,
+        meanings=MEANINGS,
+    )  # fmt: skip
     against: str = option(
         "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
     )

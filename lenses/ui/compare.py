@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,14 +55,17 @@ def page(assets: Path) -> None:
         picker.choose()
 
 
-def show(held: Held, ask: Ask) -> None:
-    """A question's controls and its answer; raises `LensesError` where it can't be asked."""
+def show(held: Held, ask: Ask, without: Sequence[str] = ()) -> None:
+    """A question's controls and its answer; raises `LensesError` where it can't be asked.
+
+    The options of lenses `without` are set elsewhere on the page.
+    """
     st.session_state.setdefault("stopped", frozenset())
     head, words, row = st.container(), st.container(), st.container()
     prompt = answers.prompt(held, ask)
     names = [name for name in LENSES if name in st.session_state["lenses"]]
     with row:
-        place, rule = _details(prompt, names, ask.position)
+        place, rule = _details(prompt, names, ask.position, without)
     ask = replace(ask, position=place)
     with words:
         wanted = controls.target(held, answers.reading(held, ask))
@@ -79,14 +83,16 @@ def show(held: Held, ask: Ask) -> None:
     draw(answer, rule)
 
 
-def _details(prompt: Prompt, names: list[str], fixed: int | None) -> tuple[int | None, Rule]:
+def _details(
+    prompt: Prompt, names: list[str], fixed: int | None, without: Sequence[str]
+) -> tuple[int | None, Rule]:
     """What is cheap to change: the position unless it is fixed, the onset's rule, and the live options."""
     columns = st.columns(4 if fixed is None else 3)
     with columns[0]:
         position = controls.place(prompt) if fixed is None else fixed
     with columns[-3]:
         rule = controls.rule()
-    options.controls(names, live=True, columns=columns[-2:])
+    options.controls(names, live=True, columns=columns[-2:], without=without)
     return position, rule
 
 

@@ -132,7 +132,7 @@ def _untype() -> None:
 
 
 def _preview(held: Held, reading: Reading, typed: str) -> bool:
-    """How the typed word is read: its tokens, the first of which is scored; False for one that is none."""
+    """How the typed word is read: its tokens; False for one that is none."""
     from lenses.target import read_as
 
     try:
@@ -140,6 +140,6 @@ def _preview(held: Held, reading: Reading, typed: str) -> bool:
     except LensesError as error:
         message("error", f"{error}; until then, the word that was picked above is shown")
         return False
-    one, more = "read as one token:", f"{len(pieces)} tokens, of which the first is scored:"
+    one, more = "read as one token:", f"{len(pieces)} tokens, each read after those before it:"
     chips(one if len(pieces) == 1 else more, [token.text for token in pieces], here=0)
     return True

@@ -7,9 +7,9 @@ from typing import Any
 
 import streamlit as st
 
-from lenses.errors import BadOption, LensesError
+from lenses.errors import LensesError
 from lenses.lens import fields
-from lenses.registry import LENSES
+from lenses.registry import LENSES, shared, takes
 from lenses.ui import options
 from lenses.ui.models import Choice, choice_of
 from lenses.ui.text import message
@@ -40,7 +40,7 @@ def arrive(first: str) -> None:
     state["map_lens"] = _map_lens(query, problems)
     state["map_position"] = state["start_position"]
     for name in query:
-        if "." in name:
+        if "." in name or name in shared():
             _option(name, query[name], problems)
     state["problems"] = problems
 
@@ -124,12 +124,11 @@ def _whole(query: Mapping[str, str], name: str, problems: list[str]) -> int | No
 
 def _option(name: str, text: str, problems: list[str]) -> None:
     """Put one lens's option into the session, as its widget would."""
-    lens, _, option = name.partition(".")
     try:
-        if lens not in LENSES or option not in [f.name for f in fields(LENSES[lens])]:
-            raise BadOption(f"there is no option {name!r}")
+        lens, option = options.owner(name)
         value = options.value_of(lens, option, text)
-        LENSES[lens](**{option: value})
+        if takes(LENSES[lens], option, value):
+            LENSES[lens](**{option: value})
     except LensesError as error:
         problems.append(str(error))
         return

@@ -60,6 +60,7 @@ def _form() -> None:
 
 def _show(held: Held) -> None:
     state = st.session_state
+    options.controls([state["map_lens"]], live=True)
     (lens,) = options.chosen([state["map_lens"]]) or (None,)
     if lens is None:
         return
@@ -134,7 +135,7 @@ def _drawn(held: Held, ask: Ask, key: Hashable, found: DepthMap) -> None:
         message("info", "click a cell or a token to see all methods there")
         return
     added = tuple(found.prompt.ids[found.answer_from :]) if found.answer_from is not None else ()
-    compare.show(held, Ask(ask.prompt, ask.chat, chosen, added))
+    compare.show(held, Ask(ask.prompt, ask.chat, chosen, added), without=[state["map_lens"]])
 
 
 def _chart(found: DepthMap, stride: int, threshold: float, flipped: bool, chosen: int | None) -> Any:

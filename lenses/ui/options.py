@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import streamlit as st
 
+from lenses import registry
 from lenses.errors import BadOption, LensesError
 from lenses.lens import MOST, fields
 from lenses.registry import LENSES, get
-from lenses.ui.text import message
+from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
     import dataclasses
@@ -18,16 +19,23 @@ if TYPE_CHECKING:
     from lenses.lens import Lens
 
 
-def controls(names: Iterable[str], live: bool, columns: Sequence[Any] = ()) -> None:
+def controls(
+    names: Iterable[str], live: bool, columns: Sequence[Any] = (), without: Iterable[str] = ()
+) -> None:
     """The widgets of the lenses' options that are cheap to change (`live`), or of the others.
 
-    Their values stay in the session under `lens.field`; `chosen` makes lenses of them.
+    Their values stay in the session under `lens.field`; `chosen` makes lenses of them. Lenses `without`
+    have theirs elsewhere on the page.
     """
-    shown = [
-        (name, f) for name in names for f in fields(LENSES[name]) if f.metadata.get("live", False) == live
-    ]
+    elsewhere = {key(name, f.name) for name in without for f in fields(LENSES[name])}
+    shown = {
+        key(name, f.name): (name, f)
+        for name in names
+        for f in fields(LENSES[name])
+        if f.metadata.get("live", False) == live and _counts(name, f) and key(name, f.name) not in elsewhere
+    }
     columns = columns or (st.columns(3) if shown else [])
-    for k, (name, f) in enumerate(shown):
+    for k, (name, f) in enumerate(shown.values()):
         with columns[k % len(columns)]:
             _widget(name, f)
 
@@ -54,8 +62,18 @@ def changed(lens: Lens) -> str:
 
 
 def key(lens: str, option: str) -> str:
-    """Where the session keeps an option's value, and its name in a link."""
-    return f"{lens}.{option}"
+    """Where the session keeps an option's value, and its name in a link: one for all lenses that share it."""
+    (f,) = [f for f in fields(LENSES[lens]) if f.name == option]
+    return option if f.metadata.get("shared") else f"{lens}.{option}"
+
+
+def owner(name: str) -> tuple[str, str]:
+    """The lens and the option that a name in a link means; raises `BadOption` for one that is none."""
+    for lens in LENSES:
+        for f in fields(LENSES[lens]):
+            if key(lens, f.name) == name:
+                return lens, f.name
+    raise BadOption(f"there is no option {name!r}")
 
 
 def text_of(value: Any) -> str:
@@ -68,6 +86,8 @@ def text_of(value: Any) -> str:
 def value_of(lens: str, option: str, text: str) -> Any:
     """The value that a text stands for, by the type of the field; raises `BadOption`."""
     kind = get_type_hints(LENSES[lens])[option]
+    if kind is str:
+        return text  # a word's space is a part of it
     text = text.strip()
     try:
         if not text and type(None) in get_args(kind):
@@ -81,8 +101,8 @@ def value_of(lens: str, option: str, text: str) -> Any:
                 return number(text)
     except (ValueError, KeyError):
         raise BadOption(f"{lens}: {option} can't be {text!r}") from None
-    choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
-    if choices and text not in choices:
+    choices = registry.choices_of(LENSES[lens], option)
+    if choices and text not in choices and text not in registry.shared().get(option, []):
         raise BadOption(f"{lens}: {option} must be one of {', '.join(choices)}, not {text!r}")
     return text
 
@@ -93,22 +113,29 @@ def _values(name: str) -> dict[str, Any]:
     for f in fields(LENSES[name]):
         value = st.session_state.get(key(name, f.name), f.default)
         is_text = isinstance(value, str) and not isinstance(f.default, str)
-        values[f.name] = value_of(name, f.name, value) if is_text else value
+        value = value_of(name, f.name, value) if is_text else value
+        if f.metadata.get("shared") and not registry.takes(LENSES[name], f.name, value):
+            value = f.default  # another lens's choice, which this one does not have
+        values[f.name] = value
     return values
 
 
 def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     kind = get_type_hints(LENSES[name])[f.name]
     kinds = (kind, *get_args(kind))
-    choices = [choice for choice in get_args(kind) if isinstance(choice, str)]
-    title = f"{LENSES[name].title}: {f.name.replace('_', ' ')}"
+    is_shared = f.metadata.get("shared")
+    choices = registry.shared()[f.name] if is_shared else registry.choices_of(LENSES[name], f.name)
+    title = f.name.replace("_", " ")
+    title = title.capitalize() if is_shared else f"{LENSES[name].title}: {title}"
     common: dict[str, Any] = dict(key=key(name, f.name), help=_help(f), persist_state="session")
     if choices or bool in kinds or int in kinds or float in kinds:
         st.session_state.setdefault(common["key"], f.default)
     else:
         st.session_state.setdefault(common["key"], text_of(f.default))
     if choices:
-        st.selectbox(title, choices, **common)
+        picked = st.selectbox(title, choices, **common)
+        if meaning := f.metadata.get("meanings", {}).get(picked):
+            small(meaning.capitalize())
     elif bool in kinds:
         st.toggle(title, **common)
     elif int in kinds:
@@ -125,11 +152,21 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
         )
     elif float in kinds:
         st.number_input(title, value=None, placeholder="left to the lens", **common)
+    elif kind is str:
+        st.text_input(title, placeholder="␣London is typed as “ London”", live=True, **common)
     else:
         st.text_input(title, placeholder="all, or 0,4,8", **common)
 
 
+def _counts(name: str, f: dataclasses.Field[Any]) -> bool:
+    """Whether an option that is shared matters with what is chosen now; others are always shown."""
+    when = f.metadata.get("when")
+    if when is None or not f.metadata.get("shared"):
+        return True
+    return st.session_state.get(key(name, when[0])) in when[1:]
+
+
 def _help(f: dataclasses.Field[Any]) -> str:
     when = f.metadata.get("when")
-    needs = f" (counts when {when[0]} is {when[1]})" if when else ""
+    needs = f" (counts when {when[0]} is {' or '.join(map(str, when[1:]))})" if when else ""
     return f"{f.metadata.get('help', '')}{needs}"

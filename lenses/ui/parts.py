@@ -26,14 +26,14 @@ FOLD = 0.01
 def ledger_and_agreement(answer: Answer) -> None:
     """The account of the probability, and how alike the methods rank the depths."""
     left, right = st.columns([3, 2], gap="medium")
-    books = answer.comparison.ledgers
+    books = answer.comparison.accounts
     keys = tuple(card.key for card in answer.cards if card.result is not None)
     with left:
         st.subheader("The ledger", anchor=False)
         if books:
             small(
-                "From what the path's start reads to the model's own probability, block by block. Blue steps "
-                "go up, orange ones down; the last bar is where they end."
+                f"From what the path's start reads to the model's own {books[0].attribution.unit.value}, "
+                "block by block. Blue steps go up, orange ones down; the last bar is where they end."
             )
             fold = st.toggle(
                 f"Put small steps together (below {FOLD:.0%} of the largest)", value=True, key="fold"
@@ -113,7 +113,7 @@ def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
         return lambda: charts.card(found, result, onset=onset, width=charts.WIDTH)
 
     pictures = {result.title: card(result) for result in found.results}
-    if books := found.ledgers:
+    if books := found.accounts:
         pictures["The ledger"] = lambda: charts.ledger(books[0], fold=FOLD, width=charts.WIDTH)
     pictures["Agreement"] = lambda: charts.agreement(found, width=charts.WIDTH)
     return pictures
