@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lenses import readout, target, tokens
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, NonFinite, UnsupportedLens
+from lenses.errors import BadOption, NonFinite
 from lenses.readout import Readings
 from lenses.readouts import AGAINST, BIT, OWN, UNITS, combined
 from lenses.target import Target
@@ -72,7 +72,7 @@ class Measure:
     def places(self) -> tuple[Place, ...]:
         """What has to be read: every token of every word, or the target's first where the whole
         distribution is."""
-        if self.readout in ("entropy", "kl", "rank"):
+        if self.readout in ("entropy", "kl"):
             return (Place(self.words[0].trace, self.words[0].target.position, self.words[0].target.token),)
         return tuple(
             Place(word.trace, *pair)
@@ -123,7 +123,8 @@ class Measure:
         if self.readout == "entropy":
             return Level(found[0].entropy / BIT, None)
         if self.readout == "rank":
-            return Level(found[0].rank.astype(np.float64), None)
+            ranks = np.stack([one.rank.astype(np.float64) for one in found], axis=1)
+            return Level(ranks.max(axis=1), ranks if ranks.shape[1] > 1 else None)
         log, logit = [one.log_probability for one in found], [one.logit for one in found]
         values = combined(self.readout, self._summed(log), self._summed(logit), np.exp)
         if not np.isfinite(values).all():
@@ -164,14 +165,9 @@ class Measure:
 def measure(decoder: Decoder, trace: Trace, target: Target, name: str, against: str = "") -> Measure:
     """The readout `name` of a target; `against` is the text of the other word where one is needed.
 
-    Raises `BadOption` where that is missing, `BadPrompt` where the vocabulary lacks it, and
-    `UnsupportedLens` for the rank of several tokens.
+    Raises `BadOption` where that is missing, and `BadPrompt` where the vocabulary lacks it.
     """
     words = [Word(trace, target)]
-    if name == "rank" and target.more:
-        raise UnsupportedLens(
-            "a word of several tokens has no rank: read its probability, or choose a target of one token"
-        )
     if name in AGAINST:
         words.append(other(decoder, trace, target, against, name))
     if name == "variants":

@@ -75,6 +75,29 @@ def ledger(result: Result, fold: float = 0.0) -> pd.DataFrame:
     return frame.rename_axis("order").reset_index()
 
 
+def pieces(comparison: Comparison, result: Result) -> pd.DataFrame:
+    """One row for each depth of each piece of a word, after those of the whole word.
+
+    Columns `row` (a label of its own for every piece), `piece`, `probability` (the model's own, after
+    the pieces before it), `depth`, `name`, `value` (in the lens's unit).
+    """
+    a = result.attribution
+    if a.pieces is None:
+        raise ValueError(f"{a.lens} has no values of pieces")
+    names = [place(depth) for depth in a.depths.tolist()]
+    parts = [("the whole word", comparison.target_text, comparison.probability, a.values)]
+    for k, piece in enumerate(comparison.pieces):
+        label = f"{k + 1}. {visible(piece.text)}  {piece.probability:.1%}"
+        parts.append((label, piece.text, piece.probability, a.pieces[:, k]))
+    frames = [
+        pd.DataFrame({"depth": a.depths, "name": names, "value": values}).assign(
+            row=label, piece=visible(text), probability=probability
+        )
+        for label, text, probability, values in parts
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
 def agreement(comparison: Comparison) -> pd.DataFrame:
     """Spearman's rank correlation of the lenses' values over the depths that both have.
 

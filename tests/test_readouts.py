@@ -139,14 +139,15 @@ def test_the_pieces_of_a_word_have_a_ledger_each_and_their_logarithms_sum(family
         assert asked.pieces[k].probability == pytest.approx(alone.probability, abs=1e-6)
 
 
-def test_the_rank_is_a_level_of_one_token_and_nothing_else():
+def test_the_rank_is_a_level_and_a_words_is_the_worst_of_its_tokens():
     decoder, asked = tiny.decoder("llama"), ask("llama", "w5")
     found = registry.get("logit-lens", readout="rank").attribute(decoder, asked.trace, asked.target)
     rows = decoder.readout(asked.trace.residual[:, -1]).double()
     assert found.values.tolist() == (1 + (rows > rows[:, 5:6]).sum(dim=-1)).tolist()
     several = ask("llama", "w5 w9")
-    with pytest.raises(lenses.LensesError, match="a word of several tokens has no rank"):
-        registry.get("logit-lens", readout="rank").attribute(decoder, several.trace, several.target)
+    word = registry.get("logit-lens", readout="rank").attribute(decoder, several.trace, several.target)
+    np.testing.assert_array_equal(word.pieces[:, 0], found.values)
+    np.testing.assert_array_equal(word.values, word.pieces.max(axis=1))
 
 
 @pytest.mark.parametrize(

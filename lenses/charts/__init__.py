@@ -14,6 +14,7 @@ from lenses.charts.card import card
 from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
 from lenses.charts.ledger import ledger, ledger_panel
+from lenses.charts.pieces import pieces
 from lenses.charts.spread import band, onset_groups, onsets, panel
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "onset_groups",
     "onsets",
     "panel",
+    "pieces",
     "save",
     "spec",
 ]

@@ -98,10 +98,11 @@ def _details(
 
 def draw(answer: Answer, rule: Rule) -> None:
     """The cards and what stands below them."""
-    from lenses.ui import parts
+    from lenses.ui import parts, pieces
 
     cards.grid(answer, rule)
     if answer.comparison.results:
+        pieces.show(answer)
         parts.ledger_and_agreement(answer)
         parts.table(answer.comparison)
         parts.take_away(answer, rule)
