@@ -38,7 +38,7 @@ MEANINGS: dict[str, str] = {
     "variants": "the summed probability of the word's spellings: with and without space, small, capital",
     "entropy": "how undecided the whole distribution is, in bits",
     "kl": "how far the distribution is from the model's final one (KL divergence, in bits)",
-    "rank": "the target's place among all tokens, 1 for the likeliest; of several tokens, the worst of theirs",
+    "rank": "the target's place among all tokens, 1 for the likeliest; of a word, the worst of its tokens",
 }
 """What each reads, in plain words."""
 
