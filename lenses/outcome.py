@@ -15,7 +15,9 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.attribution import Additivity, Attribution, Claim, Unit, Verdict, Yardstick
-from lenses.onset import Rule, onset
+from lenses.onset import RULES, Name, onset
+from lenses.onsets import Onsets
+from lenses.onsets import read as read_onsets
 from lenses.target import Target
 from lenses.tokens import Prompt, Token
 
@@ -45,6 +47,8 @@ class Comparison:
     results: tuple[Result, ...]
     warnings: tuple[str, ...]
     provenance: dict[str, str]
+    setting_in: Onsets | None = None
+    """The onset by every definition; None in a file from before there was such a table."""
 
     @property
     def ledgers(self) -> tuple[Result, ...]:
@@ -55,13 +59,18 @@ class Comparison:
             if r.attribution.claim is Claim.ACROSS and r.attribution.unit is Unit.PROBABILITY
         )
 
-    def onsets(self, rule: Rule = "moves") -> dict[str, int | None]:
-        """The onset depth by the shares of each lens that claims a sum across depths."""
+    def onsets(self, rule: Name = "moves") -> dict[str, int | None]:
+        """The onset depth of each lens that claims a sum across depths: by its own shares, or the same
+        for all by a definition that looks at levels or ranks."""
         across = [r.attribution for r in self.results if r.attribution.claim is Claim.ACROSS]
-        return {a.lens: onset(a.depths, a.values, rule) for a in across}
+        if rule in RULES:
+            return {a.lens: onset(a.depths, a.values, rule) for a in across}
+        known = None if self.setting_in is None else self.setting_in.depth(rule)
+        return {a.lens: known for a in across}
 
     def to_dict(self) -> dict[str, Any]:
         """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""
+        known = {} if self.setting_in is None else {"onsets": self.setting_in.to_dict()}
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -74,6 +83,7 @@ class Comparison:
                 "probability": number(self.probability),
             },
             "lenses": [_result(result) for result in self.results],
+            **known,
             "warnings": list(self.warnings),
             "provenance": self.provenance,
         }
@@ -93,6 +103,7 @@ def read(data: dict[str, Any]) -> Comparison:
         results=tuple(_read_result(entry) for entry in data["lenses"]),
         warnings=tuple(data["warnings"]),
         provenance=data["provenance"],
+        setting_in=read_onsets(data["onsets"]) if "onsets" in data else None,
     )
 
 

@@ -53,11 +53,17 @@ class IGLens(Options):
     estimator: Literal["observed", "gradient"] = option(
         "observed", "observed differences (exact), or the integral of the gradient between depths"
     )
-    baseline: Literal["embedding", "mean", "zero"] = option(
+    baseline: Literal["embedding", "mean", "zero", "token", "end-of-text", "corpus"] = option(
         "embedding",
-        "where the path starts: the token's own depth 0, the prompt's mean, or zeros",
+        "where the path starts: at depth 0 of the token itself, of the prompt's mean, of zeros, of another "
+        "token in its place, of the token that ends a text, or of a text's mean",
         live=True,
     )
+    token: int = option(0, "the id of the token to start from", when=("baseline", "token"), live=True)
+    corpus: str | None = option(
+        None, "the text to take the mean of; a short one of ours if empty", when=("baseline", "corpus"),
+        live=True,
+    )  # fmt: skip
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True
     )
@@ -83,7 +89,9 @@ class IGLens(Options):
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
         levels = readout.levels(decoder, trace, target.position, target.token, [0, *depths])
-        start = baseline.residual(self.baseline, trace, target.position)
+        start = baseline.residual(
+            self.baseline, decoder, trace, target.position, self.token, self.corpus
+        )  # fmt: skip
         if self.baseline != "embedding":
             levels[0] = readout.level(decoder, start[None], target.token)[0]
         if self.slow:
