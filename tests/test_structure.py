@@ -15,8 +15,8 @@ ORDER = [
     "twin", "handover", "layout", "proof", "passes", "tail", "decoder", "loading", "readout", "padded",
     "tokens", "target", "surface", "surfacing", "baseline", "attribution", "lens", "paths", "ablation",
     "methods", "memory", "registry", "onset", "question", "together", "onsets", "audit", "outcome",
-    "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
-    "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
+    "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells",
+    "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
