@@ -9,7 +9,7 @@ rank. None of them changes with the unit. Sources: `moves` is the IG-Lens paper'
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -18,13 +18,8 @@ from numpy import ndarray
 Rule = Literal["moves", "crosses", "stays", "largest"]
 Name = Literal["moves", "crosses", "stays", "commits", "largest", "prediction-depth", "top-10"]
 
-RULES: dict[Rule, str] = {
-    "moves": "half of all movement (the paper's)",
-    "crosses": "half of the change, for the first time",
-    "stays": "half is there to stay",
-    "largest": "the largest step",
-}
-"""What shares alone decide, so that it can be marked for every lens that claims a sum across depths."""
+RULES: tuple[Rule, ...] = get_args(Rule)
+"""What shares alone decide, so that each lens that claims a sum across depths has an onset of its own."""
 
 NEAR = 10
 """The rank from which on a token is near the top."""
@@ -41,7 +36,7 @@ class Definition:
 
 DEFINITIONS: dict[Name, Definition] = {
     "moves": Definition(
-        "Half of all movement (the paper's)",
+        "Half of all movement (paper)",
         "the first depth by which half of all ups and downs together have happened",
         baseline=True,
     ),

@@ -16,7 +16,8 @@ ORDER = [
     "tokens", "target", "surface", "surfacing", "baseline", "attribution", "lens", "paths", "ablation",
     "methods", "memory", "registry", "onset", "question", "together", "onsets", "audit", "outcome",
     "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells",
-    "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
+    "headline", "depth_tables", "aggregates", "toy", "charts", "report", "terminal", "console", "cli",
+    "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

@@ -20,7 +20,8 @@ from lenses.ui.text import badge, message, small
 from lenses.ui.text import headline as say
 
 if TYPE_CHECKING:
-    from lenses.onset import Rule
+    from lenses.onset import Name
+    from lenses.question import Question
     from lenses.tokens import Prompt
     from lenses.ui.models import Held
 
@@ -76,10 +77,10 @@ def show(held: Held, ask: Ask) -> None:
         say(headline(answer.comparison))
         for warning in answer.comparison.warnings:
             message("warning", warning)
-    draw(answer, rule)
+    draw(held, ask, asked, answer, rule)
 
 
-def _details(prompt: Prompt, names: list[str], fixed: int | None) -> tuple[int | None, Rule]:
+def _details(prompt: Prompt, names: list[str], fixed: int | None) -> tuple[int | None, Name]:
     """What is cheap to change: the position unless it is fixed, the onset's rule, and the live options."""
     columns = st.columns(4 if fixed is None else 3)
     with columns[0]:
@@ -90,13 +91,18 @@ def _details(prompt: Prompt, names: list[str], fixed: int | None) -> tuple[int |
     return position, rule
 
 
-def draw(answer: Answer, rule: Rule) -> None:
+def draw(held: Held, ask: Ask, asked: Question, answer: Answer, rule: Name) -> None:
     """The cards and what stands below them."""
-    from lenses.ui import parts
+    from lenses.ui import onsets, parts, starts, surfacing
 
     cards.grid(answer, rule)
     if answer.comparison.results:
         parts.ledger_and_agreement(answer)
+        about = (held.serial, ask, asked.target)
+        if (found := answer.comparison.setting_in) is not None:
+            onsets.setting_in(found, held.decoder.blocks, about)
+        starts.starts(held, asked, about)
+        surfacing.surfacing(held, asked, about)
         parts.table(answer.comparison)
         parts.take_away(answer, rule)
 

@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 def controls(names: Iterable[str], live: bool, columns: Sequence[Any] = ()) -> None:
     """The widgets of the lenses' options that are cheap to change (`live`), or of the others.
 
-    Their values stay in the session under `lens.field`; `chosen` makes lenses of them.
+    Their values stay in the session under `lens.field`; `chosen` makes lenses of them. One that is shown
+    at once is left out while it does not count.
     """
     shown = [
-        (name, f) for name in names for f in fields(LENSES[name]) if f.metadata.get("live", False) == live
+        (name, f)
+        for name in names
+        for f in fields(LENSES[name])
+        if f.metadata.get("live", False) == live and not (live and _idle(name, f))
     ]
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown):
@@ -97,6 +101,15 @@ def _values(name: str) -> dict[str, Any]:
     return values
 
 
+def _idle(name: str, f: dataclasses.Field[Any]) -> bool:
+    """Whether another option's value makes this one count for nothing."""
+    if f.metadata.get("when") is None:
+        return False
+    other, needed = f.metadata["when"]
+    (default,) = (one.default for one in fields(LENSES[name]) if one.name == other)
+    return bool(st.session_state.get(key(name, other), default) != needed)
+
+
 def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     kind = get_type_hints(LENSES[name])[f.name]
     kinds = (kind, *get_args(kind))
@@ -126,7 +139,8 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     elif float in kinds:
         st.number_input(title, value=None, placeholder="left to the lens", **common)
     else:
-        st.text_input(title, placeholder="all, or 0,4,8", **common)
+        many = any(getattr(part, "__origin__", None) is tuple for part in kinds)
+        st.text_input(title, placeholder="all, or 0,4,8" if many else "left to the lens", **common)
 
 
 def _help(f: dataclasses.Field[Any]) -> str:
