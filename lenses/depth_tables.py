@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from lenses.surfacing import Move, Moves, Peak
 
 
+LEAST = 5e-4
+"""The change of probability from which on a token is said to have moved."""
+
+
 def setting_in(found: Onsets) -> pd.DataFrame:
     """One row a definition of onset: `title`, `meaning`, `depth` and the ranges' ends `depths_low`,
     `depths_high`, `baseline_low`, `baseline_high` (blank where there is none), and in words `at`,
@@ -70,10 +74,11 @@ def movers(found: Sequence[Moves]) -> pd.DataFrame:
 
 def blocks(found: Sequence[Moves], count: int = 3) -> pd.DataFrame:
     """One row a block, in words: `block`, `moved`, and the `count` tokens that `rose` and that `fell` most,
-    with their changes in points."""
+    with their changes in points, of at least 0.05."""
 
     def listed(moves: Sequence[Move]) -> str:
-        return "  ·  ".join(f"{visible(move.text)} {signed(move.change)}" for move in moves[:count])
+        seen = (move for move in moves[:count] if abs(move.change) >= LEAST)
+        return "  ·  ".join(f"{visible(move.text)} {signed(move.change)}" for move in seen) or "–"
 
     rows = [(one.block, percent(one.moved), listed(one.gained), listed(one.lost)) for one in found]
     return pd.DataFrame(rows, columns=["block", "moved", "rose", "fell"])

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 ROW, APART = 38, 9
 """Pixels: of a definition's row, and of a range's line from the dot's."""
 RANGES = {
-    "depths": ("if only every 2nd, 3rd or 5th depth is read", UP, -APART),
-    "baseline": ("from another baseline", LEVEL, APART),
+    "depths": ("with fewer depths", UP, -APART),
+    "baseline": ("from other baselines", LEVEL, APART),
 }
 
 
@@ -26,7 +26,7 @@ def setting_in(found: Onsets, blocks: int, *, width: int | str = "container") ->
     frame = depth_tables.setting_in(found)
     rows = alt.Y(
         "title:N", sort=None, title=None,
-        axis=alt.Axis(labelLimit=200, ticks=False, domain=False, grid=True, gridOpacity=0.5),
+        axis=alt.Axis(labelLimit=200, labelFlush=False, ticks=False, domain=False, grid=True, gridOpacity=0.5),
     )  # fmt: skip
     hints = [
         alt.Tooltip("title:N", title="Definition"),

@@ -13,12 +13,10 @@ from lenses.charts.style import FILL, LEVEL, MARK, PALE, depth_axis, sign
 if TYPE_CHECKING:
     from lenses.surfacing import Moves, Peak
 
-STRIP, BAR = 22, 20
-"""Pixels of a token's row."""
+STRIP, BAR, NAME = 22, 20, 84
+"""Pixels of a token's row in either chart, and of its name beside a strip."""
 INK = "#7d8190"
 """Names that are legible on light and on dark."""
-LEAST = 5e-4
-"""The change of probability from which on a bar is drawn."""
 
 
 def peaks(
@@ -51,20 +49,20 @@ def peaks(
     marks = best.mark_point(size=48, color=MARK, strokeWidth=2, filled=False).encode(
         alt.X("depth:O"), rows, tooltip=hints
     )  # fmt: skip
-    names = best.mark_text(align="right", dx=-8, fontSize=12).encode(
+    names = best.mark_text(align="right", dx=-8, fontSize=12, limit=NAME).encode(
         rows, x=alt.XValue(0), text=alt.Text("token:N"), tooltip=hints,
         color=alt.Color("ink:N", scale=None, legend=None),
     )  # fmt: skip
     drawn = alt.layer(cells, marks, names, height=alt.Step(STRIP), width=width)
     return drawn.resolve_scale(color="independent").properties(
-        padding={"left": 90, "top": 5, "right": 5, "bottom": 5}
+        padding={"left": NAME + 8, "top": 5, "right": 5, "bottom": 5}
     )
 
 
 def movers(found: Moves, *, width: int | str = "container") -> alt.LayerChart:
     """The tokens that gained and that lost most in one block, by at least 0.05 points of probability."""
     frame = depth_tables.movers([found])
-    frame = frame[frame["change"].abs() >= LEAST].reset_index(drop=True)
+    frame = frame[frame["change"].abs() >= depth_tables.LEAST].reset_index(drop=True)
     frame["points"], frame["order"] = 100 * frame["change"], range(len(frame))
     frame["fill"] = sign(frame["change"])
     frame["said"] = [f"{points:+.1f}".replace("-", "−") for points in frame["points"]]

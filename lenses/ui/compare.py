@@ -99,10 +99,12 @@ def draw(held: Held, ask: Ask, asked: Question, answer: Answer, rule: Name) -> N
     if answer.comparison.results:
         parts.ledger_and_agreement(answer)
         about = (held.serial, ask, asked.target)
-        if (found := answer.comparison.setting_in) is not None:
+        found = answer.comparison.setting_in
+        if found is not None:
             onsets.setting_in(found, held.decoder.blocks, about)
         starts.starts(held, asked, about)
-        surfacing.surfacing(held, asked, about)
+        step = None if found is None else found.depth("largest")
+        surfacing.surfacing(held, asked, step, about)
         parts.table(answer.comparison)
         parts.take_away(answer, rule)
 

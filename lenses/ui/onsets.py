@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 INTRO = (
     "There is no one onset: seven definitions are in use, and they ask different things. A dot is the depth "
-    "by one of them, read at every depth from the embedding on; a line is how far that depth moves by other "
-    "choices. Short lines: trust it."
+    "by one of them, read at every depth from the embedding on; a line is how far that depth moves if only "
+    "every 2nd, 3rd or 5th depth is read, or from the mean and zero baselines. Short lines: trust it."
 )
 
 
@@ -37,7 +37,7 @@ def setting_in(found: Onsets, blocks: int, key: Hashable) -> None:
             alt="The onset depth by each of seven definitions, with the range over other choices",
         )  # fmt: skip
     with right:
-        st.html(f'<dl class="ll-meaning">{"".join(map(_said, found.definitions))}</dl>')
+        st.html(f'<div class="ll-meaning">{"".join(map(_said, found.definitions))}</div>')
 
 
 def _said(one: Onset) -> str:
@@ -50,6 +50,6 @@ def _said(one: Onset) -> str:
     else:
         ranges += "; no baseline in it"
     return (
-        f"<dt><b>{escaped(what.title)}</b> <i>{escaped(at)}</i></dt>"
-        f"<dd>{escaped(what.meaning)} <span>({escaped(ranges)})</span></dd>"
+        f"<div><b>{escaped(what.title)}</b> <i>{escaped(at)}</i><br>"
+        f"{escaped(what.meaning)} <span>({escaped(ranges)})</span></div>"
     )

@@ -14,8 +14,6 @@ from lenses.ui.drawing import draw
 from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from lenses.question import Question
     from lenses.surfacing import Moves, Peak
     from lenses.ui.models import Held
@@ -30,11 +28,14 @@ MOVERS = (
 )
 MOST = 8
 """Blocks in the table of those that moved most."""
-ALL = -1  # an option of None would be shown as no choice at all
+HEADS = {"block": "Block", "moved": "Moved", "rose": "Rose (points)", "fell": "Fell (points)"}
 
 
-def surfacing(held: Held, asked: Question, key: Hashable) -> None:
-    """Draws the section, closed at first; the vocabulary is read when it is opened."""
+def surfacing(held: Held, asked: Question, step: int | None, key: Hashable) -> None:
+    """Draws the section, closed at first; the vocabulary is read when it is opened.
+
+    `step` is the depth of the word's largest share, whose block is shown first.
+    """
     section = st.expander(
         "What rose and fell? The whole vocabulary", key="surfacing", on_change="rerun"
     )  # fmt: skip
@@ -55,7 +56,11 @@ def surfacing(held: Held, asked: Question, key: Hashable) -> None:
             )  # fmt: skip
         with right:
             small(MOVERS)
-            _movers(moves, key)
+            _block(moves, (step or 1) - 1, key)
+        most = sorted(moves, key=lambda one: -one.moved)[:MOST]
+        small(f"The {len(most)} blocks that moved most, whatever the word:")
+        frame = depth_tables.blocks(most).rename(columns=HEADS)
+        st.dataframe(frame, hide_index=True, width="stretch", height="content")
 
 
 def _found(held: Held, asked: Question, key: Hashable) -> tuple[tuple[Moves, ...], tuple[Peak, ...]]:
@@ -70,25 +75,15 @@ def _found(held: Held, asked: Question, key: Hashable) -> tuple[tuple[Moves, ...
     return found
 
 
-def _movers(moves: Sequence[Moves], key: Hashable) -> None:
-    """The blocks that moved most, or one block's tokens."""
-    most = sorted(moves, key=lambda one: -one.moved)[:MOST]
+def _block(moves: Sequence[Moves], first: int, key: Hashable) -> None:
+    """The tokens that moved in one block: at first in the word's own, then in the one that is chosen."""
+    if st.session_state.get("block_for") != key:
+        st.session_state["block_for"], st.session_state["block"] = key, first
     chosen: int = st.selectbox(
-        "Block", [ALL, *range(len(moves))], key="mover", persist_state="session",
-        format_func=lambda block: f"the {len(most)} that moved most" if block == ALL else f"block {block}",
+        "Block", range(len(moves)), key="block", persist_state="session",
+        format_func=lambda block: f"block {block}, {moves[block].moved:.0%} moved",
     )  # fmt: skip
-    if chosen == ALL or chosen >= len(moves):
-        st.dataframe(_table(most), hide_index=True, width="stretch", height="content")
-        return
-    one = moves[chosen]
-    small(f"Block {chosen}, from depth {chosen} to {chosen + 1}, moved {one.moved:.1%} of all probability.")
     draw(
-        ("movers", key, chosen), lambda: charts.movers(one), name="movers",
+        ("movers", key, chosen), lambda: charts.movers(moves[chosen]), name="movers",
         alt=f"The tokens that gained and lost most in block {chosen}",
     )  # fmt: skip
-
-
-def _table(most: Sequence[Moves]) -> pd.DataFrame:
-    return depth_tables.blocks(most).rename(
-        columns={"block": "Block", "moved": "Moved", "rose": "Rose (points)", "fell": "Fell (points)"}
-    )

@@ -37,7 +37,7 @@ h3 {font-size: 1.25rem !important}
   border-radius: .7rem; color: white; background: var(--c); white-space: nowrap}
 .ll-meaning {margin: 0; font-size: .84rem; line-height: 1.4; overflow-wrap: anywhere}
 .ll-meaning i {color: #c2417f; font-style: normal; font-weight: 600; white-space: nowrap}
-.ll-meaning dd {margin: 0 0 .45rem 0; opacity: .88}
+.ll-meaning div {margin-bottom: .45rem; opacity: .9}
 .ll-meaning span {opacity: .75; font-variant-numeric: tabular-nums}
 .ll-told {margin: 0; padding-left: 1.2rem; line-height: 1.6; overflow-wrap: anywhere}
 .ll-title {display: flex; justify-content: space-between; gap: .5rem; align-items: center; flex-wrap: wrap;
