@@ -41,6 +41,8 @@ class Baseline(StrEnum):
     EMBEDDING = "embedding"
     MEAN = "mean"
     ZERO = "zero"
+    END_OF_TEXT = "end-of-text"
+    CORPUS = "corpus"
 
 
 Prompt = Annotated[str, typer.Argument(help="The text whose next token is explained.")]

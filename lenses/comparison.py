@@ -14,7 +14,7 @@ from importlib.metadata import version
 from platform import python_version
 from typing import Any
 
-from lenses import registry
+from lenses import onsets, registry
 from lenses.attribution import check, yardstick
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite, UnsupportedLens
@@ -89,6 +89,7 @@ def gather(
         results=tuple(results),
         warnings=(*question.warnings, *_coarse(decoder, results), *refusals),
         provenance=provenance(),
+        setting_in=onsets.look(decoder, question.trace, question.target),
     )
 
 

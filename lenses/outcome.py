@@ -15,7 +15,9 @@ from jaxtyping import Float
 from numpy import ndarray
 
 from lenses.attribution import Additivity, Attribution, Claim, Unit, Verdict, Yardstick
-from lenses.onset import Rule, onset
+from lenses.onset import RULES, Name, onset
+from lenses.onsets import Onsets
+from lenses.onsets import read as read_onsets
 from lenses.surface import Ranked
 from lenses.target import Target
 from lenses.tokens import Prompt, Token
@@ -49,6 +51,8 @@ class Comparison:
     provenance: dict[str, str]
     pieces: tuple[Ranked, ...] = ()
     """The target's tokens, each with the model's own probability after those before it."""
+    setting_in: Onsets | None = None
+    """The onset by every definition; None in a file from before there was such a table."""
 
     @property
     def ledgers(self) -> tuple[Result, ...]:
@@ -66,13 +70,18 @@ class Comparison:
         others = [r for r in across if r.attribution.unit is not Unit.LOGIT and r not in self.ledgers]
         return (*self.ledgers, *others)
 
-    def onsets(self, rule: Rule = "moves") -> dict[str, int | None]:
-        """The onset depth by the shares of each lens that claims a sum across depths."""
+    def onsets(self, rule: Name = "moves") -> dict[str, int | None]:
+        """The onset depth of each lens that claims a sum across depths: by its own shares, or the same
+        for all by a definition that looks at levels or ranks."""
         across = [r.attribution for r in self.results if r.attribution.claim is Claim.ACROSS]
-        return {a.lens: onset(a.depths, a.values, rule) for a in across}
+        if rule in RULES:
+            return {a.lens: onset(a.depths, a.values, rule) for a in across}
+        known = None if self.setting_in is None else self.setting_in.depth(rule)
+        return {a.lens: known for a in across}
 
     def to_dict(self) -> dict[str, Any]:
         """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""
+        known = {} if self.setting_in is None else {"onsets": self.setting_in.to_dict()}
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -88,6 +97,7 @@ class Comparison:
                 ],
             },
             "lenses": [_result(result) for result in self.results],
+            **known,
             "warnings": list(self.warnings),
             "provenance": self.provenance,
         }
@@ -111,6 +121,7 @@ def read(data: dict[str, Any]) -> Comparison:
         warnings=tuple(data["warnings"]),
         provenance=data["provenance"],
         pieces=pieces,
+        setting_in=read_onsets(data["onsets"]) if "onsets" in data else None,
     )
 
 

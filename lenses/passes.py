@@ -237,6 +237,19 @@ class Passes:
         """What the input embedding returns for these ids."""
         return self.model.get_input_embeddings()(ids[None])[0]
 
+    @torch.no_grad()
+    def enter(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position width"]:
+        """The states at depth 0 alone, with no block run."""
+        entered: list[Tensor] = []
+
+        def tap(_: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
+            entered.append(hidden[0].clone())
+            return self._passed(0)(_, hidden, args, kwargs)
+
+        steps: dict[str, Step] = {self._block(b): self._passed(b) for b in range(1, self.blocks)}
+        self._forward(twin(self.model, {**steps, self._block(0): tap}), ids[None], [len(ids) - 1])
+        return entered[0]
+
     # How
 
     def _resume(

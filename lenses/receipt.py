@@ -34,6 +34,13 @@ def place(depth: int) -> str:
     return "embedding" if depth == 0 else f"after block {depth - 1}"
 
 
+def span(low: int | None, high: int | None) -> str:
+    """A range of depths: `12–15`, `12` where it is one, a dash where there is none."""
+    if low is None or high is None:
+        return "–"
+    return str(low) if low == high else f"{low}–{high}"
+
+
 def value(number: float) -> str:
     """A number with as many digits as are stable: four decimals, or its power of ten."""
     return f"{number:.4f}" if number == 0 or abs(number) >= 5e-4 else f"{number:.1e}"

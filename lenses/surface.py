@@ -57,18 +57,28 @@ def read(data: dict[str, Any]) -> Surface:
 
 
 def look(decoder: Decoder, trace: Trace, target: Target, top: int = 5) -> Surface:
-    """The target's position at every depth, as the model's own norm and head read it; `top` ≤ 5."""
+    """The target's position at every depth, as the model's own norm and head read it; `top` ≤ 5.
+
+    Levels and ranks of a word of several tokens are the whole word's (`measure`), the rest is of the
+    position of its first.
+    """
     from lenses import readout
+    from lenses.measure import measure
 
     found = readout.depths(decoder, trace, target.position, target.token, detail=True)
     texts = {int(id): text_of(decoder.tokenizer, int(id)) for id in np.unique(found.top)}
     rows = zip(found.top[:, :top], found.top_probability[:, :top], strict=True)
+    levels, ranks = found.probability, found.rank
+    if target.more:
+        every = range(trace.blocks + 1)
+        levels = measure(decoder, trace, target, "probability").levels(every).values
+        ranks = measure(decoder, trace, target, "rank").levels(every).values.astype(np.int64)
     return Surface(
-        found.probability,
+        levels,
         tuple(
             tuple(Ranked(int(id), texts[int(id)], float(p)) for id, p in zip(ids, chances, strict=True))
             for ids, chances in rows
         ),
-        found.rank,
+        ranks,
         found.entropy / np.log(2),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lenses import registry
+from lenses import depth_tables, registry
 from lenses.attribution import Claim, Verdict
 from lenses.catalog import MODELS
 from lenses.receipt import receipt
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from lenses.depth_map import DepthMap
     from lenses.findings import Findings
+    from lenses.onsets import Onsets
     from lenses.outcome import Comparison, Result
 
 UP, DOWN = "blue", "dark_orange"
@@ -50,6 +51,8 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(_table(comparison, console.width))
     for result in comparison.results:
         console.print(_receipt(result))
+    if comparison.setting_in is not None:
+        _onsets(comparison.setting_in, console)
     for warning in comparison.warnings:
         console.print(Text("Warning: ", style="yellow") + Text(warning))
 
@@ -137,6 +140,19 @@ def _tokens(comparison: Comparison) -> Text:
         line += Text(visible(token.text), style="bold cyan" if here else "none")
         line += Text(f" {token.id}  ", style="dim")
     return line
+
+
+def _onsets(found: Onsets, console: Console) -> None:
+    """The onset by every definition, how far other choices move it, and when it means little."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("onset by", "depth", "fewer depths", "other baselines"):
+        table.add_column(name, no_wrap=True)
+    words = depth_tables.setting_in(found)[["title", "at", "by_depths", "by_baseline"]]
+    for title, at, *ranges in words.to_numpy().tolist():
+        table.add_row(Text(title), Text(at, style="bold magenta"), *map(Text, ranges))
+    console.print(table)
+    for warning in found.warnings:
+        console.print(Text("Onset: ", style="yellow") + Text(warning))
 
 
 def _table(comparison: Comparison, width: int) -> Table:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lenses import padded, question, readout
+from lenses import baseline, padded, question, readout
 from lenses.decoder import Decoder
 from lenses.errors import LensesError, NonFinite
 from lenses.question import Question, Reading
@@ -68,6 +68,7 @@ def ask(
     ]
     with suppress(NonFinite):  # then each is read by itself below, and the one at fault is named
         readout.remember(decoder, wanted)
+        baseline.starts(decoder, wanted)
     made = _each(wrong, chosen, lambda k, found: question.pose(decoder, readings[k], *found))
     return [made[k] if k in made else wrong[k] for k in range(len(prompts))]
 

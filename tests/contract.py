@@ -7,6 +7,7 @@ from typing import Any
 
 NUMBER, TEXT, WHOLE, FLAG = (int, float), (str,), (int,), (bool,)
 MAYBE = (int, float, type(None))
+DEPTH = (int, type(None))
 SHARED = {
     "name": TEXT, "title": TEXT, "unit": {"probability", "log-probability", "logit"},
     "claim": {"level", "across", "within"}, "options": (dict,), "depths": [WHOLE], "values": [MAYBE],
@@ -28,6 +29,14 @@ COMPARISON = {
     "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
     "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
     "lenses": [lambda lens: SHARED | ({"positions": [[MAYBE]]} if lens["claim"] == "within" else {})],
+    "onsets": {
+        "definitions": [{
+            "name": {"moves", "crosses", "stays", "commits", "largest", "prediction-depth", "top-10"},
+            "depth": DEPTH, "depths_low": DEPTH, "depths_high": DEPTH, "baseline_low": DEPTH,
+            "baseline_high": DEPTH,
+        }],
+        "warnings": [TEXT],
+    },
     "warnings": [TEXT],
     "provenance": dict.fromkeys(("lenses", "torch", "transformers", "captum", "python", "created"), TEXT),
 }  # fmt: skip

@@ -42,7 +42,7 @@ def test_log_levels_and_baselines_are_the_float64_values(smol, known):
     logs = readout.read(smol, trace.residual[:, last], token).log_probability
     assert logs == pytest.approx(known["log_level"], abs=2e-4)  # of values down to −134, in float32
     for name, level in known["start"].items():
-        row = baseline.residual(name, trace, last)[None]
+        row = baseline.residual(name, smol, trace, last)[None]
         assert readout.level(smol, row, token)[0] == pytest.approx(level, abs=1e-5)
 
 

@@ -15,7 +15,9 @@ from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
 from lenses.charts.ledger import ledger, ledger_panel
 from lenses.charts.pieces import pieces
+from lenses.charts.setting_in import setting_in
 from lenses.charts.spread import band, onset_groups, onsets, panel
+from lenses.charts.surfacing import movers, peaks
 
 __all__ = [
     "WIDTH",
@@ -26,10 +28,13 @@ __all__ = [
     "ledger",
     "ledger_panel",
     "mean_agreement",
+    "movers",
     "onset_groups",
     "onsets",
     "panel",
+    "peaks",
     "pieces",
     "save",
+    "setting_in",
     "spec",
 ]

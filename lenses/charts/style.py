@@ -29,13 +29,13 @@ def sign(values: pd.Series) -> pd.Series:
 
 
 @functools.cache
-def depth_axis(blocks: int, title: str | None = "depth") -> alt.X:
+def depth_axis(blocks: int, title: str | None = "depth", field: str = "depth:O") -> alt.X:
     """The axis that all cards share: every depth from 0 (the embedding) to L."""
     step = EVERY if blocks > 2 * EVERY else 1
     marked = sorted({*range(0, blocks + 1, step), blocks} - ({blocks - 1} if step > 1 else set()))
     crowded = [d for d in marked if d != blocks and step > 1 and blocks - d < 3]
     return alt.X(
-        "depth:O",
+        field,
         title=title,
         scale=alt.Scale(domain=list(range(blocks + 1))),
         axis=alt.Axis(values=[d for d in marked if d not in crowded], labelAngle=0, ticks=False, grid=False),

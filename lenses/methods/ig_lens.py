@@ -55,11 +55,17 @@ class IGLens(Options):
     estimator: Literal["observed", "gradient"] = option(
         "observed", "observed differences (exact), or the integral of the gradient between depths"
     )
-    baseline: Literal["embedding", "mean", "zero"] = option(
+    baseline: Literal["embedding", "mean", "zero", "token", "end-of-text", "corpus"] = option(
         "embedding",
-        "where the path starts: the token's own depth 0, the prompt's mean, or zeros",
+        "where the path starts: at depth 0 of the token itself, of the prompt's mean, of zeros, of another "
+        "token in its place, of the token that ends a text, or of a text's mean",
         live=True,
     )
+    token: int = option(0, "the id of the token to start from", when=("baseline", "token"), live=True)
+    corpus: str | None = option(
+        None, "the text to take the mean of; a short one of ours if empty", when=("baseline", "corpus"),
+        live=True,
+    )  # fmt: skip
     readout: Readout = option(
         "probability", "what is read of the target, which the ledger is kept in", live=True, shared=True,
         meanings=MEANINGS,
@@ -92,7 +98,10 @@ class IGLens(Options):
         yield Progress("reading every depth")
         f = measure(decoder, trace, target, self.readout, self.against)
         found = f.levels([0, *depths])
-        starts = [baseline.residual(self.baseline, place.trace, place.position) for place in f.places]
+        starts = [
+            baseline.residual(self.baseline, decoder, place.trace, place.position, self.token, self.corpus)
+            for place in f.places
+        ]
         if self.baseline != "embedding":
             found = found.begun(f.read([start[None] for start in starts]))
         if self.slow:

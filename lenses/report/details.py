@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lenses import aggregates, charts
+from lenses import aggregates, charts, depth_tables
 from lenses.findings import Findings, Outcome
 from lenses.headline import percent
+from lenses.onset import DEFINITIONS
+from lenses.onsets import Onsets
 from lenses.receipt import place, receipt
 from lenses.tokens import visible
 
@@ -65,7 +67,19 @@ def _detail(one: Outcome) -> dict[str, Any]:
         "prompt": visible(found.prompt.text),
         "warnings": list(found.warnings),
         "lenses": lenses,
+        "onsets": None if found.setting_in is None else _onsets(found.setting_in),
     }
+
+
+def _onsets(found: Onsets) -> dict[str, Any]:
+    """Each definition's depth and ranges in words, in the order of `definitions`, and the warnings."""
+    words = depth_tables.setting_in(found)[["at", "by_depths", "by_baseline"]]
+    return {"lines": words.to_numpy().tolist(), "warnings": list(found.warnings)}
+
+
+def definitions() -> list[tuple[str, str]]:
+    """The definitions of onset, each with what it means, once for all prompts."""
+    return [(one.title, one.meaning) for one in DEFINITIONS.values()]
 
 
 def panels(findings: Findings) -> list[dict[str, Any]]:

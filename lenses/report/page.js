@@ -129,7 +129,24 @@
       const rows = panel.ledger ? account(panel, found) : values(panel, found);
       vegaEmbed(chart, {...panel.spec, data: {values: rows}}, options).catch(console.error);
     }
+    if (one.onsets) cell.append(onsets(one.onsets));
     row.querySelector("button.open").setAttribute("aria-expanded", "true");
+  }
+
+  function onsets(found) {
+    const whole = made("div", "onsets"), scroll = made("div", "scroll"), table = made("table", "");
+    whole.append(made("b", "", "Where does it set in?"));
+    found.warnings.forEach((warning) => whole.append(made("p", "quiet text", `Note: ${warning}`)));
+    const line = (tag, texts) => {
+      const row = made("tr", "");
+      texts.forEach((text) => row.append(made(tag, "", text)));
+      table.append(row);
+    };
+    line("th", ["onset by", "depth", "with fewer depths", "from other baselines", "which is"]);
+    data.onsets.forEach(([title, meaning], k) => line("td", [title, ...found.lines[k], meaning]));
+    scroll.append(table);
+    whole.append(scroll);
+    return whole;
   }
 
   body.addEventListener("click", (event) => {

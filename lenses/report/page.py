@@ -25,7 +25,7 @@ from lenses.findings import Findings, LensFindings
 from lenses.headline import percent, points
 from lenses.prompts.wording import counted
 from lenses.registry import LENSES
-from lenses.report.details import Details, listed, panels
+from lenses.report.details import Details, definitions, listed, panels
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
@@ -68,7 +68,7 @@ def html(findings: Findings, details: Details) -> str:
         notable=_notable(findings),
         rows=[_row(line, details) for line in shown.to_dict("records")],
         has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
-        details=_data({"rows": details.kept, "lenses": panels(findings)}),
+        details=_data({"rows": details.kept, "lenses": panels(findings), "onsets": definitions()}),
         failures=findings.failed.to_dict("records"),
         provenance=_provenance(findings),
         css=Markup((HOME / "page.css").read_text(encoding="utf-8")),

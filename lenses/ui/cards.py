@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from lenses.attribution import Claim, Verdict
-from lenses.onset import Rule
+from lenses.onset import Name
 from lenses.receipt import receipt
 from lenses.registry import LENSES
 from lenses.ui.answers import jobs
@@ -45,7 +45,7 @@ LEGENDS = {
 }
 
 
-def grid(answer: Answer, rule: Rule) -> None:
+def grid(answer: Answer, rule: Name) -> None:
     """Every lens of the answer, in the order of the registry; what is not ready fills in later."""
     onsets = answer.comparison.onsets(rule)
     for start in range(0, len(answer.cards), ACROSS):

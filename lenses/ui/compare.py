@@ -21,7 +21,8 @@ from lenses.ui.text import badge, message, small
 from lenses.ui.text import headline as say
 
 if TYPE_CHECKING:
-    from lenses.onset import Rule
+    from lenses.onset import Name
+    from lenses.question import Question
     from lenses.tokens import Prompt
     from lenses.ui.models import Held
 
@@ -80,12 +81,12 @@ def show(held: Held, ask: Ask, without: Sequence[str] = ()) -> None:
         say(headline(answer.comparison))
         for warning in answer.comparison.warnings:
             message("warning", warning)
-    draw(answer, rule)
+    draw(held, ask, asked, answer, rule)
 
 
 def _details(
     prompt: Prompt, names: list[str], fixed: int | None, without: Sequence[str]
-) -> tuple[int | None, Rule]:
+) -> tuple[int | None, Name]:
     """What is cheap to change: the position unless it is fixed, the onset's rule, and the live options."""
     columns = st.columns(4 if fixed is None else 3)
     with columns[0]:
@@ -96,14 +97,21 @@ def _details(
     return position, rule
 
 
-def draw(answer: Answer, rule: Rule) -> None:
+def draw(held: Held, ask: Ask, asked: Question, answer: Answer, rule: Name) -> None:
     """The cards and what stands below them."""
-    from lenses.ui import parts, pieces
+    from lenses.ui import onsets, parts, pieces, starts, surfacing
 
     cards.grid(answer, rule)
     if answer.comparison.results:
         pieces.show(answer)
         parts.ledger_and_agreement(answer)
+        about = (held.serial, ask, asked.target)
+        found = answer.comparison.setting_in
+        if found is not None:
+            onsets.setting_in(found, held.decoder.blocks, about)
+        starts.starts(held, asked, about)
+        step = None if found is None else found.depth("largest")
+        surfacing.surfacing(held, asked, step, about)
         parts.table(answer.comparison)
         parts.take_away(answer, rule)
 

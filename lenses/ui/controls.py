@@ -8,7 +8,7 @@ import streamlit as st
 
 from lenses.errors import LensesError
 from lenses.headline import percent
-from lenses.onset import RULES, Rule
+from lenses.onset import DEFINITIONS, Name
 from lenses.registry import LENSES
 from lenses.surface import Ranked
 from lenses.tokens import visible
@@ -72,11 +72,12 @@ def place(prompt: Prompt) -> int | None:
     return None if position == LAST else position
 
 
-def rule() -> Rule:
-    """By which rule the onset is marked."""
-    chosen: Rule = st.selectbox(
-        "Onset", list(RULES), key="rule", format_func=lambda name: RULES[name], persist_state="session"
-    )
+def rule() -> Name:
+    """By which definition the onset is marked."""
+    chosen: Name = st.selectbox(
+        "Onset", list(DEFINITIONS), key="rule", format_func=lambda name: DEFINITIONS[name].title,
+        persist_state="session",
+    )  # fmt: skip
     return chosen
 
 

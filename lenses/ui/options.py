@@ -25,14 +25,16 @@ def controls(
     """The widgets of the lenses' options that are cheap to change (`live`), or of the others.
 
     Their values stay in the session under `lens.field`; `chosen` makes lenses of them. Lenses `without`
-    have theirs elsewhere on the page.
+    have theirs elsewhere on the page; one that is shown at once is left out while it does not count.
     """
     elsewhere = {key(name, f.name) for name in without for f in fields(LENSES[name])}
     shown = {
         key(name, f.name): (name, f)
         for name in names
         for f in fields(LENSES[name])
-        if f.metadata.get("live", False) == live and _counts(name, f) and key(name, f.name) not in elsewhere
+        if f.metadata.get("live", False) == live
+        and not (live and _idle(name, f))
+        and key(name, f.name) not in elsewhere
     }
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown.values()):
@@ -120,6 +122,15 @@ def _values(name: str) -> dict[str, Any]:
     return values
 
 
+def _idle(name: str, f: dataclasses.Field[Any]) -> bool:
+    """Whether another option's value makes this one count for nothing."""
+    if f.metadata.get("when") is None:
+        return False
+    other, *needed = f.metadata["when"]
+    (default,) = (one.default for one in fields(LENSES[name]) if one.name == other)
+    return bool(st.session_state.get(key(name, other), default) not in needed)
+
+
 def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     kind = get_type_hints(LENSES[name])[f.name]
     kinds = (kind, *get_args(kind))
@@ -155,15 +166,8 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     elif kind is str:
         st.text_input(title, placeholder="␣London is typed as “ London”", live=True, **common)
     else:
-        st.text_input(title, placeholder="all, or 0,4,8", **common)
-
-
-def _counts(name: str, f: dataclasses.Field[Any]) -> bool:
-    """Whether an option that is shared matters with what is chosen now; others are always shown."""
-    when = f.metadata.get("when")
-    if when is None or not f.metadata.get("shared"):
-        return True
-    return st.session_state.get(key(name, when[0])) in when[1:]
+        many = any(getattr(part, "__origin__", None) is tuple for part in kinds)
+        st.text_input(title, placeholder="all, or 0,4,8" if many else "left to the lens", **common)
 
 
 def _help(f: dataclasses.Field[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from lenses import charts, tables
-from lenses.onset import Rule
+from lenses.onset import Name
 from lenses.receipt import place
 from lenses.ui.drawing import draw
 from lenses.ui.text import small
@@ -72,7 +72,7 @@ def table(comparison: Comparison) -> None:
     )  # fmt: skip
 
 
-def take_away(answer: Answer, rule: Rule) -> None:
+def take_away(answer: Answer, rule: Name) -> None:
     """Every chart as a picture, the table and the comparison as files, the page as a link."""
     st.subheader("Take it away", anchor=False)
     pictures = _pictures(answer, rule)
@@ -104,7 +104,7 @@ def _named(comparison: Comparison) -> Any:
     return frame
 
 
-def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
+def _pictures(answer: Answer, rule: Name) -> dict[str, Callable[[], Any]]:
     """Every chart of the page by its name, made when it is asked for."""
     found, onsets = answer.comparison, answer.comparison.onsets(rule)
 
@@ -115,6 +115,10 @@ def _pictures(answer: Answer, rule: Rule) -> dict[str, Callable[[], Any]]:
     pictures = {result.title: card(result) for result in found.results}
     if books := found.accounts:
         pictures["The ledger"] = lambda: charts.ledger(books[0], fold=FOLD, width=charts.WIDTH)
+    if (setting_in := found.setting_in) is not None:
+        pictures["Where it sets in"] = lambda: charts.setting_in(
+            setting_in, found.model["blocks"], width=charts.WIDTH
+        )
     pictures["Agreement"] = lambda: charts.agreement(found, width=charts.WIDTH)
     return pictures
 

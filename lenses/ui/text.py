@@ -35,6 +35,10 @@ h3 {font-size: 1.25rem !important}
 .ll-chip.here {background: #3b7fc4; color: white}
 .ll-badge {display: inline-block; font-size: .78rem; font-weight: 600; padding: .08rem .5rem;
   border-radius: .7rem; color: white; background: var(--c); white-space: nowrap}
+.ll-meaning {margin: 0; font-size: .84rem; line-height: 1.4; overflow-wrap: anywhere}
+.ll-meaning i {color: #c2417f; font-style: normal; font-weight: 600; white-space: nowrap}
+.ll-meaning div {margin-bottom: .45rem; opacity: .9}
+.ll-meaning span {opacity: .75; font-variant-numeric: tabular-nums}
 .ll-told {margin: 0; padding-left: 1.2rem; line-height: 1.6; overflow-wrap: anywhere}
 .ll-title {display: flex; justify-content: space-between; gap: .5rem; align-items: center; flex-wrap: wrap;
   font-weight: 600}
