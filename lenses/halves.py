@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal, cast
 
 import numpy as np
@@ -84,8 +85,8 @@ def between(halves: Float[ndarray, "block 2"], depths: Sequence[int]) -> Float[n
 
     A step over a block without halves has none.
     """
-    pairs = zip(depths, depths[1:], strict=False)
-    return np.array([halves[first:last].sum(axis=0) for first, last in pairs]).reshape(-1, 2)
+    steps = [halves[first:last].sum(axis=0) for first, last in pairwise(depths)]
+    return np.array(steps).reshape(-1, 2)
 
 
 def added(

@@ -151,6 +151,8 @@ def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
 def _problem(kind: Any, least: int, most: int, value: Any) -> str:
     """What is wrong with a value for a field of this type, or nothing."""
     choices = get_args(kind)
+    if kind is bool and not isinstance(value, bool):
+        return "must be true or false"
     if choices and all(isinstance(choice, str) for choice in choices) and value not in choices:
         return f"must be one of {', '.join(choices)}"
     optional = value is None and type(None) in choices

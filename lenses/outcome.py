@@ -97,7 +97,7 @@ def read(data: dict[str, Any]) -> Comparison:
 
 
 def _read_result(entry: dict[str, Any]) -> Result:
-    judged, stick, positions = entry["additivity"], entry["yardstick"], entry.get("positions")
+    judged, stick = entry["additivity"], entry["yardstick"]
     verdict = Verdict(judged["verdict"])
     attribution = Attribution(
         lens=entry["name"],
@@ -109,7 +109,8 @@ def _read_result(entry: dict[str, Any]) -> Result:
         start=_value(entry["start"]),
         end=_value(entry["end"]),
         constant=_value(entry["constant"]),
-        positions=None if positions is None else np.array([_values(row) for row in positions]),
+        positions=_rows(entry.get("positions")),
+        halves=_rows(entry.get("halves")),
         quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
     )
     numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
@@ -124,6 +125,10 @@ def _read_result(entry: dict[str, Any]) -> Result:
 
 def _values(numbers: list[float | None]) -> Float[ndarray, " n"]:
     return np.array([_value(number) for number in numbers], dtype=np.float64)
+
+
+def _rows(rows: list[list[float | None]] | None) -> Float[ndarray, "n _"] | None:
+    return None if rows is None else np.array([_values(row) for row in rows])
 
 
 def _value(number: float | None) -> float:
@@ -158,8 +163,9 @@ def _result(result: Result) -> dict[str, Any]:
         },
         "seconds": round(result.seconds, 4),
     }
-    if a.positions is not None:
-        entry["positions"] = [[number(value) for value in row] for row in a.positions]
+    for name, rows in (("positions", a.positions), ("halves", a.halves)):
+        if rows is not None:
+            entry[name] = [[number(value) for value in row] for row in rows]
     return entry
 
 

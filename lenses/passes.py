@@ -217,7 +217,8 @@ class Passes:
             return None
         found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
         layers = _layers(found, len(ids))
-        return found if len(layers) == self.blocks and all(keys and not more for keys, more in layers) else None
+        plain = all(keys and not more for keys, more in layers)
+        return found if plain and len(layers) == self.blocks else None
 
     @torch.no_grad()
     def kept(self, ids: Int[Tensor, " position"]) -> list[tuple[bool, bool]] | None:

@@ -202,8 +202,8 @@ def _saying(writer: Writer, width: int, value: Tensor | None) -> Step:
 
 def _inputs(hidden: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[int | str, Tensor]:
     """The tensors that a module is given, by number or by name."""
-    named: dict[int | str, Any] = {**dict(enumerate((hidden, *args))), **kwargs}
-    return {key: value for key, value in named.items() if isinstance(value, Tensor)}
+    given: list[tuple[int | str, Any]] = [*enumerate((hidden, *args)), *kwargs.items()]
+    return {key: value for key, value in given if isinstance(value, Tensor)}
 
 
 def _layers(block: nn.Module) -> Iterator[list[str]]:

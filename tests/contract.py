@@ -18,6 +18,14 @@ SHARED = {
     "yardstick": {"expected": MAYBE, "found": MAYBE, "claimed": FLAG},
     "seconds": NUMBER,
 }  # fmt: skip
+WITHIN = {"positions": [[MAYBE]]}
+
+
+def halves(lens: dict[str, Any]) -> dict[str, Any]:
+    """Only where they were asked for."""
+    return {"halves": [[MAYBE]]} if lens["options"].get("halves") else {}
+
+
 COMPARISON = {
     "schema": {"lenses.comparison/1"},
     "model": {
@@ -27,7 +35,7 @@ COMPARISON = {
     "prompt": TEXT,
     "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
     "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
-    "lenses": [lambda lens: SHARED | ({"positions": [[MAYBE]]} if lens["claim"] == "within" else {})],
+    "lenses": [lambda lens: SHARED | (WITHIN if lens["claim"] == "within" else {}) | halves(lens)],
     "warnings": [TEXT],
     "provenance": dict.fromkeys(("lenses", "torch", "transformers", "captum", "python", "created"), TEXT),
 }  # fmt: skip

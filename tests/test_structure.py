@@ -12,11 +12,11 @@ import pytest
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
-    "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
-    "readout", "halves", "padded", "tokens", "target", "surface", "baseline", "attribution", "lens",
-    "paths", "ablation", "methods", "memory", "registry", "onset", "question", "together", "outcome", "comparison", "findings", "batch",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "aggregates", "toy",
-    "charts", "report", "terminal", "console", "cli", "ui",
+    "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder",
+    "loading", "readout", "halves", "padded", "tokens", "target", "surface", "baseline", "attribution",
+    "lens", "paths", "ablation", "methods", "memory", "registry", "onset", "question", "together",
+    "outcome", "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables",
+    "cells", "headline", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

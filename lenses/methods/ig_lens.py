@@ -7,7 +7,7 @@ telescope. Source: D. A. Nguyen, arXiv 2606.29693.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -65,6 +65,9 @@ class IGLens(Options):
         32, "points of the integral in each segment", when=("estimator", "gradient"), least=1, most=1000
     )
     rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
+    halves: bool = option(
+        False, "also what attention and MLP gave, where a block has them", when=("estimator", "observed")
+    )
 
     @property
     def slow(self) -> bool:
@@ -82,6 +85,8 @@ class IGLens(Options):
 
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
+        if self.halves:  # all at once, so that chosen depths and those between were read alike
+            readout.depths(decoder, trace, target.position, target.token)
         levels = readout.levels(decoder, trace, target.position, target.token, [0, *depths])
         start = baseline.residual(self.baseline, trace, target.position)
         if self.baseline != "embedding":
@@ -91,7 +96,27 @@ class IGLens(Options):
             values = yield from self._integrated(decoder, path, target.token)
         else:
             values = np.diff(levels)
-        return self._made(depths, levels, values)
+        made = self._made(depths, levels, values)
+        if self.slow or not self.halves:
+            return made
+        yield Progress("reading between attention and MLP")
+        return replace(made, halves=self._halves(decoder, trace, target, depths))
+
+    def _halves(
+        self, decoder: Decoder, trace: Trace, target: Target, depths: Sequence[int]
+    ) -> Float[ndarray, "step 2"]:
+        """What attention and MLP gave of each value; a path that starts elsewhere has no first halves."""
+        from lenses import halves, readout
+
+        def read(rows: Tensor) -> Float[ndarray, " row"]:
+            return readout.read(decoder, rows, target.token, fast=True).probability
+
+        levels = readout.depths(decoder, trace, target.position, target.token).probability
+        found = halves.split(halves.middle(decoder, trace), target.position, levels, read)
+        made = halves.between(found, [0, *depths])
+        if self.baseline != "embedding":
+            made[0] = np.nan
+        return made
 
     def levels(self, blocks: int) -> tuple[int, ...]:
         return (0, *self._depths(blocks))
