@@ -208,10 +208,13 @@ def _inputs(hidden: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict
 
 def _layers(block: nn.Module) -> Iterator[list[str]]:
     """The modules that the block runs itself, then those that these run (DBRX wraps its attention)."""
-    shallow = list(_running(block, ""))
-    yield [path for path, _ in shallow]
-    deeper = [inner for path, module in shallow for inner in _running(module, f"{path}.")]
-    yield [path for path, _ in deeper]
+    shallow = dict(_running(block, ""))
+    yield list(shallow)
+    yield [
+        inner
+        for path, module in shallow.items()
+        for inner in dict(_running(module, f"{path}.")) or {path: module}
+    ]
 
 
 def _running(module: nn.Module, prefix: str) -> Iterator[tuple[str, nn.Module]]:

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from lenses import halves, outcome, registry, sublayers
+from lenses import halves, outcome, registry
 from lenses.attribution import Verdict, check
 from lenses.decoder import Decoder
-from lenses.errors import BadOption
 from lenses.layout import layouts
+from lenses.lens import MOST, _problem
 from lenses.question import ask
 from lenses.sublayers import Call, find
 from lenses.target import Target
@@ -180,7 +180,7 @@ def test_the_model_is_left_as_it_was(family):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("family", ["llama", "gptj", "gemma2", "granite", "opt_350m", "mixtral"])
+@pytest.mark.parametrize("family", ["llama", "gptj", "gemma2", "granite", "opt_350m", "bloom"])
 def test_kinds_are_the_same_in_every_number_format(family, dtype):
     decoder = Decoder(tiny.model(family).to(dtype), tiny.tokenizer(), family)
     assert halves.kinds(decoder) == kinds(family)
@@ -213,8 +213,9 @@ def test_halves_go_to_json_and_back():
 
 @pytest.mark.parametrize("value", [1, "yes", None])
 def test_an_option_that_is_true_or_false_takes_nothing_else(value):
-    with pytest.raises(BadOption, match=r"dla: halves must be true or false, not"):
-        registry.get("dla", halves=value)
+    # The tests' own type checker would refuse the class itself before the option does.
+    assert _problem(bool, 0, MOST, value) == "must be true or false"
+    assert _problem(bool, 0, MOST, True) == ""
 
 
 class Mixer(nn.Module):
@@ -304,4 +305,3 @@ def test_parts_are_found_inside_modules_that_wrap_them():
 
     parts = find(Call(Outer().eval(), (), {}), torch.zeros(1, 4, 8))
     assert (parts.attention.path, parts.mlp.path) == ("inner.attention", "list.0")
-    assert sublayers.LEAST < 1

@@ -44,6 +44,11 @@ LEGENDS = {
     "Dashed: what each total should be.",
 }
 
+HALVES = (
+    "Pale bars: the block's share. Narrow bars: what attention (green, left) and the MLP (purple, right) "
+    "gave of it; where a block runs both at once, that attention is counted first is a convention."
+)
+
 
 def grid(answer: Answer, rule: Rule) -> None:
     """Every lens of the answer, in the order of the registry; what is not ready fills in later."""
@@ -71,7 +76,8 @@ def _ready(answer: Answer, key: Hashable, result: Result, onset: int | None) -> 
     )  # fmt: skip
     st.html(f'<p class="ll-receipt"><b>Receipt</b> {escaped(receipt(result))}.</p>')
     why = LENSES[a.lens].card.adds_up if a.lens in LENSES else ""
-    small(f"{LEGENDS[a.claim]} {why}")
+    halves = "" if a.halves is None else f"{HALVES} "
+    small(f"{LEGENDS[a.claim]} {halves}{why}")
 
 
 def _chart(answer: Answer, result: Result, onset: int | None) -> Any:
