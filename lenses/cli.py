@@ -58,6 +58,9 @@ Lenses = Annotated[
 Start = Annotated[Baseline | None, typer.Option(help="Where IG-Lens's path starts; embedding by default.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Steps of the lenses that integrate.")]
 Depths = Annotated[str | None, typer.Option(help="Depths for IG-Lens, as 0,4,8; all by default.")]
+Halves = Annotated[
+    bool, typer.Option("--halves", help="In the JSON, also what attention and MLP gave (IG-Lens and DLA).")
+]
 Chat = Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")]
 OneLens = Annotated[str, typer.Option(help="The lens to map (see `lenses methods`).")]
 Answer = Annotated[
@@ -96,6 +99,7 @@ def compare(
     baseline: Start = None,
     steps: Steps = None,
     depths: Depths = None,
+    halves: Halves = False,
     chat: Chat = False,
     format: As = Format.TABLE,
     output: Output = None,
@@ -105,7 +109,9 @@ def compare(
 
     _refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
-    lenses = registry.choose(names, baseline=baseline, steps=steps, depths=_depths(depths))
+    lenses = registry.choose(
+        names, baseline=baseline, steps=steps, depths=_depths(depths), halves=halves
+    )  # fmt: skip
     decoder = console.load(model)
     with console.status("comparing"):
         from lenses import comparison

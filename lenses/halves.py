@@ -47,7 +47,7 @@ class Middle:
 
 
 def kinds(decoder: Decoder) -> tuple[Kind, ...]:
-    """How each block's parts run; found out once for a decoder, in a pass or two of a few tokens."""
+    """How each block's parts run; found out once for a decoder, in some ten passes of four tokens."""
     return tuple(
         "whole" if parts is None else "parallel" if parts.parallel else "sequential"
         for parts in decoder.sublayers

@@ -85,10 +85,10 @@ def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[a
 
 
 def _shares(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
-    a, split = result.attribution, "attention" in frame
+    a, split = result.attribution, "attention" in frame and bool(frame["attention"].notna().any())
     span = pd.concat([frame[name] for name in ("value", "attention", "mlp") if name in frame])
     y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(span))
-    if split:
+    if "attention" in frame:
         _say_halves(result, frame)
     bars = alt.Chart(frame).mark_bar(opacity=0.3 if split else 1.0).encode(
         depth_axis(blocks), y, color=FILL, tooltip=tooltip(result, frame)
