@@ -133,14 +133,14 @@ class Options:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that count, by name; those left to the lens are left out."""
+        """The options that count, by name; those left to the lens and switches that are off are left out."""
 
         def counts(f: dataclasses.Field[Any]) -> bool:
             when = f.metadata.get("when")
             return when is None or getattr(self, when[0]) == when[1]
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:

@@ -50,9 +50,7 @@ HALVES = (
     "Pale bars: the block's share. Narrow bars: what attention (green, left) and the MLP (purple, right) "
     "gave of it; where a block runs both at once, that attention is counted first is a convention."
 )
-NO_HALVES = (
-    "This model's blocks have no attention and MLP that can be told apart, so their shares stay whole."
-)
+NO_HALVES = "This model's blocks have no attention and MLP that can be told apart: their shares stay whole."
 
 
 def grid(answer: Answer, rule: Rule) -> None:
