@@ -96,7 +96,12 @@ class Yardstick:
 
 
 def check(a: Attribution) -> Additivity:
-    """Whether the values add up as claimed; for a claim within each depth, at the worst one."""
+    """Whether the values add up as claimed; for a claim within each depth, at the worst one.
+
+    Halves have to add up to their value; where some do not, that is what is broken and told.
+    """
+    if (broken := _broken_halves(a)) is not None:
+        return broken
     expected = a.end - a.start
     totals = a.values if a.claim is Claim.WITHIN else np.array([a.values.sum() + a.constant])
     found = float(totals[np.argmax(np.abs(totals - expected))])
@@ -119,9 +124,23 @@ def yardstick(a: Attribution, delta: float) -> Yardstick:
     return Yardstick(a.end - a.start if claimed else delta, float(a.values.sum()), claimed)
 
 
+def _broken_halves(a: Attribution) -> Additivity | None:
+    """The worst depth whose halves do not add up to its value, if there is one."""
+    if a.halves is None or not (there := np.isfinite(a.halves).any(axis=1)).any():
+        return None
+    sums, values = a.halves[there].sum(axis=1), a.values[there]
+    gaps, tolerance = sums - values, _tolerance(a, a.end - a.start)
+    worst = int(np.nan_to_num(np.abs(gaps), nan=np.inf).argmax())
+    if abs(gaps[worst]) <= tolerance:
+        return None
+    found, expected = float(sums[worst]), float(values[worst])
+    return Additivity(True, expected, found, found - expected, tolerance, Verdict.BROKEN)
+
+
 def _tolerance(a: Attribution, expected: float) -> float:
     """Rounding for an identity: 16 roundings of everything that was summed; 1 % for a quadrature."""
     if a.quadrature:
         return QUADRATURE * abs(expected)
     summed = float(np.abs(a.values).sum()) + abs(a.constant) + abs(a.start) + abs(a.end)
+    summed += 0.0 if a.halves is None else float(np.nansum(np.abs(a.halves)))
     return max(IDENTITY, 16 * a.precision * summed)

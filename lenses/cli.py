@@ -67,6 +67,9 @@ Readout = Annotated[
 Against = Annotated[
     str | None, typer.Option(help="The other word, for the readouts difference and log-odds.")
 ]
+Halves = Annotated[
+    bool, typer.Option("--halves", help="In the JSON, also what attention and MLP gave (IG-Lens and DLA).")
+]
 Chat = Annotated[bool, typer.Option("--chat", help="Send the prompt through the model's chat template.")]
 OneLens = Annotated[str, typer.Option(help="The lens to map (see `lenses methods`).")]
 Answer = Annotated[
@@ -107,6 +110,7 @@ def compare(
     depths: Depths = None,
     readout: Readout = None,
     against: Against = None,
+    halves: Halves = False,
     chat: Chat = False,
     format: As = Format.TABLE,
     output: Output = None,
@@ -117,8 +121,9 @@ def compare(
     _refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
     lenses = registry.choose(
-        names, baseline=baseline, steps=steps, depths=_depths(depths), readout=readout, against=against
-    )
+        names, baseline=baseline, steps=steps, depths=_depths(depths), halves=halves, readout=readout,
+        against=against,
+    )  # fmt: skip
     decoder = console.load(model)
     with console.status("comparing"):
         from lenses import comparison

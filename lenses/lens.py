@@ -138,14 +138,14 @@ class Options:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that count, by name; those left to the lens are left out."""
+        """The options that count, by name; those left to the lens and switches that are off are left out."""
 
         def counts(f: dataclasses.Field[Any]) -> bool:
             when = f.metadata.get("when")
             return when is None or getattr(self, when[0]) in when[1:]
 
         values = {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None and value is not False}
 
 
 def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
@@ -161,6 +161,8 @@ def choices(kind: Any) -> list[str]:
 def _problem(kind: Any, least: int, most: int, value: Any) -> str:
     """What is wrong with a value for a field of this type, or nothing."""
     parts = get_args(kind)
+    if kind is bool and not isinstance(value, bool):
+        return "must be true or false"
     if (words := choices(kind)) and value not in words:
         return f"must be one of {', '.join(words)}"
     optional = value is None and type(None) in parts

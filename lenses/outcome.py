@@ -140,6 +140,7 @@ def _read_result(entry: dict[str, Any]) -> Result:
         constant=_value(entry["constant"]),
         positions=_rows(entry.get("positions")),
         pieces=_rows(entry.get("pieces")),
+        halves=_rows(entry.get("halves")),
         quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
     )
     numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
@@ -156,7 +157,7 @@ def _values(numbers: list[float | None]) -> Float[ndarray, " n"]:
     return np.array([_value(number) for number in numbers], dtype=np.float64)
 
 
-def _rows(rows: list[list[float | None]] | None) -> Float[ndarray, "n column"] | None:
+def _rows(rows: list[list[float | None]] | None) -> Float[ndarray, "n _"] | None:
     return None if rows is None else np.array([_values(row) for row in rows])
 
 
@@ -192,7 +193,7 @@ def _result(result: Result) -> dict[str, Any]:
         },
         "seconds": round(result.seconds, 4),
     }
-    for name, rows in (("positions", a.positions), ("pieces", a.pieces)):
+    for name, rows in (("positions", a.positions), ("halves", a.halves), ("pieces", a.pieces)):
         if rows is not None:
             entry[name] = [[number(value) for value in row] for row in rows]
     return entry

@@ -215,15 +215,20 @@ class Passes:
         name = self._cache_name
         if name is None or not self.joins:
             return None
-        kept = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
-        layers = getattr(kept, "layers", None) or []
-        plain = all(
-            isinstance(part, Tensor) and part.ndim == 4 and part.shape[2] == len(ids)
-            for layer in layers
-            for part in (getattr(layer, "keys", None), getattr(layer, "values", None))
-        )
-        more = any("state" in name for layer in layers for name in vars(layer))
-        return kept if plain and not more and len(layers) == self.blocks else None
+        found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
+        layers = _layers(found, len(ids))
+        plain = all(keys and not more for keys, more in layers)
+        return found if plain and len(layers) == self.blocks else None
+
+    @torch.no_grad()
+    def kept(self, ids: Int[Tensor, " position"]) -> list[tuple[bool, bool]] | None:
+        """For each block, whether it keeps a key and a value of each of these tokens, and whether it
+        keeps a state (of a recurrence); None for a model that can't be asked."""
+        if (name := self._cache_name) is None:
+            return None
+        found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
+        layers = _layers(found, len(ids))
+        return layers if len(layers) == self.blocks else None
 
     @torch.no_grad()
     def own_batch(
@@ -294,6 +299,19 @@ class Passes:
         output = model(input_ids=ids, **keywords)
         logits = output.logits if hasattr(output, "logits") else output[0]
         return logits if spared or positions is None else logits[:, list(positions)]
+
+
+def _layers(cache: Any, count: int) -> list[tuple[bool, bool]]:
+    """Of each layer of a model's cache: whether it holds keys and values of all tokens, and a state."""
+
+    def whole(part: Any) -> bool:
+        return isinstance(part, Tensor) and part.ndim == 4 and part.shape[2] == count
+
+    return [
+        (whole(getattr(layer, "keys", None)) and whole(getattr(layer, "values", None)),
+         any("state" in name for name in vars(layer)))
+        for layer in getattr(cache, "layers", None) or []
+    ]  # fmt: skip
 
 
 def ran(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any, recompute: bool) -> Any:

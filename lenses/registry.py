@@ -37,6 +37,7 @@ def choose(
     baseline: str | None = None,
     steps: int | None = None,
     depths: tuple[int, ...] | None = None,
+    halves: bool = False,
     **shared: str | None,
 ) -> list[Lens]:
     """The named lenses (all by default), each given those of the common options that it has.
@@ -56,6 +57,7 @@ def choose(
             "baseline": baseline if lens.claim is Claim.ACROSS else None,
             "steps": steps,
             "depths": depths,
+            "halves": halves or None,
         }
         has = [f.name for f in fields(lens)]
         given = {k: v for k, v in given.items() if v is not None and k in has}

@@ -32,7 +32,8 @@ def depths(comparison: Comparison, result: Result, surface: Surface | None = Non
     """One row a depth of a lens: what a chart draws and its tooltip says.
 
     Columns `depth`, `name`, `value`, `here` (the part of the positions after which the target is
-    predicted, for a claim within each depth); with a surface also `before`, `after` (the target's
+    predicted, for a claim within each depth), `attention` and `mlp` (what they gave of it, where a lens
+    says so; blank for a block without such parts); with a surface also `before`, `after` (the target's
     probability, read at the depth that the step comes from and at its own) and `top_before`, `top_after`.
     """
     a = result.attribution
@@ -40,6 +41,8 @@ def depths(comparison: Comparison, result: Result, surface: Surface | None = Non
     frame = pd.DataFrame({"depth": a.depths, "name": names, "value": a.values})
     if a.positions is not None:
         frame["here"] = a.positions[:, list(comparison.target.positions)].sum(axis=1)
+    if a.halves is not None:
+        frame["attention"], frame["mlp"] = a.halves.T
     if surface is not None:
         came = came_from(a)
         start = [a.start if depth else np.nan for depth in a.depths]

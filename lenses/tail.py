@@ -15,11 +15,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lenses.errors import UnsupportedLens
-from lenses.passes import Passes
+from lenses.inside import Inside
 from lenses.twin import Step, twin
 
 
-class Tail(Passes):
+class Tail(Inside):
     """Rows of final residual vectors → logits, in one pass or in two halves with the head between.
 
     `fast_head`: another kernel may do the head's product (see `proof.prove`).

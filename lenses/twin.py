@@ -13,7 +13,9 @@ from typing import Any
 from torch import nn
 
 Step = Callable[[nn.Module, Any, tuple[Any, ...], dict[str, Any]], Any]
-"""What a wrapped module does instead: (module, first input, other inputs, keywords) → output."""
+"""What a wrapped module does instead: (module, first input, other inputs, keywords) → output.
+
+The first input is None where all inputs are named: `called` runs the module as it was called."""
 
 
 class Wrapped(nn.Module):
@@ -27,8 +29,14 @@ class Wrapped(nn.Module):
         # Some models read attributes of their blocks (attention_type, layer_idx, weight …).
         return getattr(self.__dict__["module"], name)
 
-    def forward(self, hidden: Any, *args: Any, **kwargs: Any) -> Any:
-        return self.__dict__["step"](self.__dict__["module"], hidden, args, kwargs)
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        hidden, *others = args or (None,)
+        return self.__dict__["step"](self.__dict__["module"], hidden, tuple(others), kwargs)
+
+
+def called(module: nn.Module, hidden: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the module makes of the inputs that a step was given."""
+    return module(**kwargs) if hidden is None else module(hidden, *args, **kwargs)
 
 
 def twin(module: nn.Module, steps: Mapping[str, Step]) -> nn.Module:

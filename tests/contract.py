@@ -19,6 +19,14 @@ SHARED = {
     "yardstick": {"expected": MAYBE, "found": MAYBE, "claimed": FLAG},
     "seconds": NUMBER,
 }  # fmt: skip
+WITHIN = {"positions": [[MAYBE]]}
+
+
+def halves(lens: dict[str, Any]) -> dict[str, Any]:
+    """Only where they were asked for."""
+    return {"halves": [[MAYBE]]} if lens["options"].get("halves") else {}
+
+
 COMPARISON = {
     "schema": {"lenses.comparison/1"},
     "model": {
@@ -28,7 +36,7 @@ COMPARISON = {
     "prompt": TEXT,
     "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
     "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
-    "lenses": [lambda lens: SHARED | ({"positions": [[MAYBE]]} if lens["claim"] == "within" else {})],
+    "lenses": [lambda lens: SHARED | (WITHIN if lens["claim"] == "within" else {}) | halves(lens)],
     "onsets": {
         "definitions": [{
             "name": {"moves", "crosses", "stays", "commits", "largest", "prediction-depth", "top-10"},

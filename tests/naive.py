@@ -124,3 +124,36 @@ def layer_ig(model: nn.Module, ids: list[int], token: int, steps: int) -> np.nda
         )
         totals.append(float(found.double().sum()))
     return np.array(totals)
+
+
+ADDED = {
+    "gpt2": "attn", "gpt_neo": "attn", "gptj": "attn", "gpt_bigcode": "attn", "codegen": "attn",
+    "gpt_neox": "attention", "gpt_neox_sequential": "attention", "mpt": "attn", "bloom": "self_attention",
+    "falcon_old": "self_attention", "falcon_new": "self_attention", "gemma2": "post_attention_layernorm",
+    "gemma3": "post_attention_layernorm", "olmo2": "post_attention_layernorm",
+    "glm4": "post_self_attn_layernorm", "hyperclovax": "post_norm1",
+}  # fmt: skip
+"""The module of a family's block whose output attention adds, `self_attn` where nothing is said."""
+
+
+def middles(model: nn.Module, family: str, ids: list[int]) -> list[torch.Tensor | None]:
+    """The state after attention in each block, by a forward hook on a copy, as the family's code has it."""
+    watched = copy.deepcopy(model)
+    seen: dict[int, torch.Tensor] = {}
+
+    def keep(number: int):
+        def hook(_, __, output):
+            seen[number] = (output if isinstance(output, torch.Tensor) else output[0])[0].clone()
+
+        return hook
+
+    blocks = watched.get_submodule(layouts(model)[0].blocks)
+    for number, block in enumerate(blocks):
+        if (module := getattr(block, ADDED.get(family, "self_attn"), None)) is not None:
+            module.register_forward_hook(keep(number))
+    with torch.no_grad():
+        watched(input_ids=torch.tensor([ids]))
+    before, times = states(model, ids), getattr(model.config, "residual_multiplier", 1.0)
+    if family == "bloom":  # its attention hands back the sum
+        return [seen[number] for number in range(len(blocks))]
+    return [before[k] + times * seen[k] if k in seen else None for k in range(len(blocks))]

@@ -238,6 +238,8 @@ OPTIONS = [
     (("--depths", "0,2"), lambda lens: lens["depths"], [2, 3]),
     ((), lambda lens: lens["options"], {"estimator": "observed", "baseline": "embedding"}),
     (("--lens", "ig-lens"), lambda lens: lens["name"], "ig-lens"),
+    (("--halves",), lambda lens: lens["options"]["halves"], True),
+    (("--halves", "--depths", "0,2"), lambda lens: [len(pair) for pair in lens["halves"]], [2, 2]),
 ]
 
 

@@ -12,12 +12,12 @@ import pytest
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
-    "twin", "handover", "layout", "proof", "passes", "tail", "decoder", "loading", "readout", "padded",
-    "tokens", "target", "attribution", "readouts", "measure", "surface", "surfacing", "baseline", "lens",
-    "paths", "ablation", "methods", "memory", "registry", "onset", "question", "together", "onsets",
-    "audit", "outcome", "comparison", "findings", "batch", "store", "depth_map", "mapping", "receipt",
-    "tables", "cells", "headline", "depth_tables", "aggregates", "toy", "charts", "report", "terminal",
-    "console", "cli", "ui",
+    "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
+    "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure", "surface",
+    "surfacing", "baseline", "lens", "paths", "ablation", "methods", "memory", "registry", "onset",
+    "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch", "store",
+    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "aggregates", "toy",
+    "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

@@ -10,13 +10,26 @@ import pandas as pd
 
 from lenses import tables
 from lenses.attribution import Claim
-from lenses.charts.style import FILL, LEVEL, MARK, QUIET, amount_axis, depth_axis, digits, sign
+from lenses.charts.style import (
+    ATTENTION,
+    FILL,
+    LEVEL,
+    MARK,
+    MLP,
+    QUIET,
+    amount_axis,
+    depth_axis,
+    digits,
+    sign,
+    written,
+)
 
 if TYPE_CHECKING:
     from lenses.outcome import Comparison, Result
     from lenses.surface import Surface
 
 HEIGHT = 210
+NO_HALVES = "not available for this block"
 ONE = alt.Chart(alt.InlineData(values=[{}]))
 """A single datum, for lines and words that stand at a place of their own."""
 
@@ -56,6 +69,11 @@ def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[a
     ]
     if "here" in frame:
         shown.append(alt.Tooltip("here:Q", title="At the target's position", format=digits(a.unit)))
+    if "attention" in frame:
+        shown += [
+            alt.Tooltip("attention_text:N", title="Of it, attention"),
+            alt.Tooltip("mlp_text:N", title="Of it, the MLP"),
+        ]
     if "before" in frame:
         shown += [
             alt.Tooltip("before:Q", title="Target's level before", format=percent),
@@ -67,12 +85,49 @@ def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[a
 
 
 def _shares(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
-    a = result.attribution
-    y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(frame["value"]))
-    bars = alt.Chart(frame).mark_bar().encode(
+    a, split = result.attribution, "attention" in frame and bool(frame["attention"].notna().any())
+    span = pd.concat([frame[name] for name in ("value", "attention", "mlp") if name in frame])
+    y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(span))
+    if "attention" in frame:
+        _say_halves(result, frame)
+    bars = alt.Chart(frame).mark_bar(opacity=0.3 if split else 1.0).encode(
         depth_axis(blocks), y, color=FILL, tooltip=tooltip(result, frame)
     )  # fmt: skip
-    return [bars, _rule(0.0)]
+    return [bars, *([_halves(result, frame)] if split else []), _rule(0.0)]
+
+
+def _halves(result: Result, frame: pd.DataFrame) -> alt.Chart:
+    """Two narrow bars in a depth's slot: attention to the left, the MLP to the right."""
+    columns = {"attention": "attention", "mlp": "MLP"}
+    rows = frame.melt(
+        [name for name in frame if name not in columns], list(columns), "half", "part"
+    ).dropna(subset="part")  # fmt: skip
+    rows["half"] = rows["half"].map(columns)
+    names = list(columns.values())
+    fill = alt.Fill(
+        "half:N", title=None, scale=alt.Scale(domain=names, range=[ATTENTION, MLP]),
+        legend=alt.Legend(orient="top", symbolType="square"),
+    )  # fmt: skip
+    place = alt.XOffset("half:N", scale=alt.Scale(domain=names, paddingOuter=0.15))
+    return alt.Chart(rows).mark_bar().encode(
+        alt.X("depth:O"), alt.Y("part:Q"), place, fill, tooltip=_half_tooltip(result, frame)
+    )  # fmt: skip
+
+
+def _half_tooltip(result: Result, frame: pd.DataFrame) -> list[alt.Tooltip]:
+    """The depth's own tooltip, with the part that is pointed at first."""
+    unit = result.attribution.unit
+    name = alt.Tooltip("half:N", title="Part")
+    part = alt.Tooltip("part:Q", title=f"Its share ({unit.value})", format=digits(unit))
+    return [name, part, *tooltip(result, frame)]
+
+
+def _say_halves(result: Result, frame: pd.DataFrame) -> None:
+    """The halves as texts, since some blocks have none: a column each for the tooltips."""
+    unit = result.attribution.unit
+    for column in ("attention", "mlp"):
+        said = [NO_HALVES if np.isnan(v) else written(v, unit) for v in frame[column]]
+        frame[f"{column}_text"] = ["–" if d == 0 else s for d, s in zip(frame["depth"], said, strict=True)]
 
 
 def _levels(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:

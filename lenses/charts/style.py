@@ -14,6 +14,8 @@ UP, DOWN = "#3b7fc4", "#e08214"
 """Blue for what adds to the target, orange for what takes away."""
 LEVEL, MARK, QUIET = "#8a6fc9", "#c2417f", "#8c8f9c"
 """Levels, the onset and what is marked, and lines that only help the eye."""
+ATTENTION, MLP = "#009e73", "#cc79a7"
+"""Green and purple of Okabe and Ito, apart from the two above also for the colour-blind."""
 PALE = "#80808018"
 """A cell in which nothing happens, on light and on dark."""
 
@@ -51,6 +53,12 @@ def amount_axis(field: str, unit: Unit, title: str, domain: list[float] | None =
 def axis_format(unit: Unit) -> str:
     """Percent for probabilities, their sums and differences; plain numbers for all else."""
     return "~%" if unit in (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE) else "~g"
+
+
+def written(value: float, unit: Unit) -> str:
+    """A number as a tooltip has it, where it has to be a text."""
+    text = f"{100 * value:.3g}%" if unit.value == "probability" else f"{value:.4g}"
+    return text.replace("-", "−")
 
 
 def digits(unit: Unit) -> str:

@@ -1,7 +1,8 @@
 r"""Direct logit attribution: what each part of the last state adds to the target's logit.
 
-Law: parts + constant = the head's raw logit, before any scale or softcap. The final norm's statistics
-are frozen at the last state. Source: Elhage et al., "A Mathematical Framework for Transformer
+Law: parts + constant = the head's raw logit, before any scale or softcap; of a word of several tokens
+the sum of theirs, and against another word the difference. The final norm's statistics are frozen at the
+last state. Source: Elhage et al., "A Mathematical Framework for Transformer
 Circuits" (2021).
 
 No norm is re-implemented and none is looked up by name. Let T be what the model does between the
@@ -14,20 +15,24 @@ made large enough for the norm's epsilon to vanish, gives that part's contributi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.errors import NonFinite, UnsupportedLens
-from lenses.lens import Card, Options
+from lenses.lens import Card, Options, option
+from lenses.readouts import AGAINST
 
 if TYPE_CHECKING:
     from jaxtyping import Float
+    from numpy import ndarray
     from torch import Tensor
 
     from lenses.decoder import Decoder
+    from lenses.measure import Place
     from lenses.target import Target
     from lenses.trace import Trace
 
@@ -55,55 +60,115 @@ class DLA(Options):
         "scores high and changes nothing. Freezing the norm hides how blocks change its scale.",
     )
 
+    readout: Literal["logit", "difference", "log-odds"] = option(
+        "logit",
+        "the target's logit, or (difference, log-odds) how far it is above that of another word",
+        live=True,
+        shared=True,
+    )
+    against: str = option(
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
+    )
+    halves: bool = option(False, "also each block's attention and MLP by themselves, where it has them")
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         import torch
 
-        states = trace.residual[:, target.position]
-        parts = torch.cat([states[:1], states.diff(dim=0)])
-        given, constant = _frozen(decoder, parts, states[-1])
-        rows = torch.cat([given, constant[None], torch.zeros_like(constant)[None]])
-        rows = torch.cat([rows.to(decoder.dtype), decoder.before_head(states[-1:])])
-        logits = decoder.head(rows, target.token).double().cpu().numpy()
-        if not np.isfinite(logits).all():
-            raise NonFinite(
-                f"the head's logit of token {target.token} is {logits[-1]}, which has no parts: the "
-                "head's bias rules this token out"
-            )
+        from lenses.measure import measure
+
+        # The target's own tokens count for it, those of the word that it is held against do not.
+        f = measure(decoder, trace, target, self.readout, self.against)
+        own = len(target.tokens)
+        parts = [_parts(decoder, place, self.halves) for place in f.places]
+        signs = np.where(np.arange(len(parts)) < own, 1.0, -1.0)
+        values, halves, end, constant = (
+            sum(sign * part for sign, part in zip(signs, column, strict=True))
+            for column in zip(*parts, strict=True)
+        )
         return Attribution(
-            self.name, self.options, Unit.LOGIT, self.claim, np.arange(len(parts)),
-            logits[:-3] - logits[-2], start=0.0, end=float(logits[-1]), constant=float(logits[-3]),
-            precision=float(torch.finfo(decoder.dtype).eps),
+            self.name, self.options, Unit.LOGIT, self.claim, np.arange(len(values)), values, start=0.0,
+            end=float(end), constant=float(constant), halves=halves if self.halves else None,
+            pieces=np.stack([part[0] for part in parts[:own]], axis=1) if own > 1 and self.readout == "logit" else None,
+            precision=float(torch.finfo(decoder.dtype).eps) * len(parts),
         )  # fmt: skip
 
 
+def _parts(
+    decoder: Decoder, place: Place, split: bool
+) -> tuple[Float[ndarray, " depth"], Float[ndarray, "depth 2"], float, float]:
+    """What each depth adds to one token's logit, the same by attention and MLP (NaN unless `split`), the
+    logit and the constant."""
+    import torch
+
+    states = place.trace.residual[:, place.position]
+    parts = torch.cat([states[:1], states.diff(dim=0)])
+    frozen, constant = _frozen(decoder, states[-1])
+    halves, known = _added(decoder, place) if split else (parts[:0], [])
+    given, whole = frozen(torch.cat([parts, halves])), decoder.before_head(states[-1:])
+    if not _close(given[: len(parts)].sum(dim=0), whole[0].double() - constant, _tolerance(decoder)):
+        raise UnsupportedLens(
+            "DLA is not available for this model: what stands between its last block and its head is "
+            "neither affine nor a norm whose statistics can be frozen"
+        )
+    rows = torch.cat([given, constant[None], torch.zeros_like(constant)[None]])
+    rows = torch.cat([rows.to(decoder.dtype), whole])
+    logits = decoder.head(rows, place.token).double().cpu().numpy()
+    if not np.isfinite(logits).all():
+        raise NonFinite(
+            f"the head's logit of token {place.token} is {logits[-1]}, which has no parts: the "
+            "head's bias rules this token out"
+        )
+    values, found = np.split(logits[:-3] - logits[-2], [len(parts)])
+    return values, _placed(found, known, len(parts)), float(logits[-1]), float(logits[-3])
+
+
+def _added(decoder: Decoder, place: Place) -> tuple[Float[Tensor, "half width"], list[int]]:
+    """What attention and MLP add in each block that has them, in turn, and which blocks these are."""
+    from lenses import halves
+
+    middle = halves.middle(decoder, place.trace)
+    added = halves.added(middle, place.trace.residual[:, place.position], place.position)
+    return added[middle.known].flatten(0, 1), middle.known
+
+
+def _placed(found: Float[ndarray, " half"], known: list[int], count: int) -> Float[ndarray, "depth 2"]:
+    """The halves at the depths after their blocks, of `count` depths; NaN where there are none."""
+    placed = np.full((count, 2), np.nan)
+    placed[[block + 1 for block in known]] = found.reshape(-1, 2)
+    return placed
+
+
 def _frozen(
-    decoder: Decoder, parts: Float[Tensor, "part width"], last: Float[Tensor, " width"]
-) -> tuple[Float[Tensor, "part head"], Float[Tensor, " head"]]:
-    """What the head is given for each part with the norm frozen at `last`, and its constant."""
+    decoder: Decoder, last: Float[Tensor, " width"]
+) -> tuple[Callable[[Tensor], Tensor], Float[Tensor, " head"]]:
+    """What the head is given for each of some parts with the norm frozen at `last`, and its constant."""
     import torch
 
     def tail(rows: Tensor) -> Tensor:
         return decoder.before_head(rows.to(decoder.dtype)).double()
 
-    tolerance = 1e3 * torch.finfo(decoder.dtype).eps
+    def loud(parts: Tensor) -> Tensor:
+        rows = parts.double()
+        if centred:
+            rows = rows - rows.mean(dim=-1, keepdim=True)
+        sizes = rows.square().mean(dim=-1, keepdim=True).sqrt()
+        return (tail(rows * (LOUD / sizes.clamp_min(1e-30))) - zero) * sizes
+
+    tolerance = _tolerance(decoder)
     shifted = last + last.float().square().mean().sqrt().to(last.dtype)
     zero, once, twice, moved = tail(torch.stack([torch.zeros_like(last), last, 2 * last, shifted]))
     if _close(twice - zero, 2 * (once - zero), tolerance):
-        return tail(parts) - zero, zero
-    rows = torch.cat([parts, last[None]]).double()
-    if _close(moved, once, tolerance):  # a norm that takes the mean out first
-        rows = rows - rows.mean(dim=-1, keepdim=True)
-    sizes = rows.square().mean(dim=-1, keepdim=True).sqrt()
-    linear = (tail(rows * (LOUD / sizes.clamp_min(1e-30))) - zero) * sizes
+        return lambda parts: tail(parts) - zero, zero
+    centred = _close(moved, once, tolerance)  # a norm that takes the mean out first
     # s(h_L), epsilon and all, from what the model itself makes of h_L (least squares).
-    size = (linear[-1] @ (once - zero)) / (once - zero).square().sum()
-    given = linear[:-1] / size
-    if not _close(given.sum(dim=0), once - zero, tolerance):
-        raise UnsupportedLens(
-            "DLA is not available for this model: what stands between its last block and its head is "
-            "neither affine nor a norm whose statistics can be frozen"
-        )
-    return given, zero
+    size = (loud(last[None])[0] @ (once - zero)) / (once - zero).square().sum()
+    return lambda parts: loud(parts) / size, zero
+
+
+def _tolerance(decoder: Decoder) -> float:
+    import torch
+
+    return 1e3 * float(torch.finfo(decoder.dtype).eps)
 
 
 def _close(found: Tensor, expected: Tensor, tolerance: float) -> bool:

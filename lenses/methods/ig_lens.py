@@ -7,7 +7,7 @@ telescope. Source: D. A. Nguyen, arXiv 2606.29693.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -80,6 +80,9 @@ class IGLens(Options):
         32, "points of the integral in each segment", when=("estimator", "gradient"), least=1, most=1000
     )
     rule: Rule = option("gauss-legendre", "how the points are placed", when=("estimator", "gradient"))
+    halves: bool = option(
+        False, "also what attention and MLP gave, where a block has them", when=("estimator", "observed")
+    )
 
     @property
     def slow(self) -> bool:
@@ -97,6 +100,8 @@ class IGLens(Options):
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
         f = measure(decoder, trace, target, self.readout, self.against)
+        if self.halves:  # all at once, so that chosen depths and those between were read alike
+            f.levels(range(trace.blocks + 1))
         found = f.levels([0, *depths])
         starts = [
             baseline.residual(self.baseline, decoder, place.trace, place.position, self.token, self.corpus)
@@ -108,7 +113,27 @@ class IGLens(Options):
             values = yield from self._integrated(f, starts, depths)
             return self._made(depths, found.values, values)
         pieces = None if found.pieces is None else np.diff(found.pieces, axis=0)
-        return self._made(depths, found.values, np.diff(found.values), pieces)
+        made = self._made(depths, found.values, np.diff(found.values), pieces)
+        if not self.halves:
+            return made
+        yield Progress("reading between attention and MLP")
+        return replace(made, halves=self._halves(f, depths))
+
+    def _halves(self, f: Measure, depths: Sequence[int]) -> Float[ndarray, "step 2"]:
+        """What attention and MLP gave of each value; a path that starts elsewhere has no first halves."""
+        from lenses import halves
+
+        middles = [halves.middle(f.decoder, place.trace) for place in f.places]
+
+        def read(blocks: list[int]) -> Float[ndarray, " block"]:
+            pairs = zip(middles, f.places, strict=True)
+            return f.read([middle.states[blocks, place.position] for middle, place in pairs]).values
+
+        found = halves.split(middles[0], f.levels(range(f.decoder.blocks + 1)).values, read)
+        made = halves.between(found, [0, *depths])
+        if self.baseline != "embedding":
+            made[0] = np.nan
+        return made
 
     def levels(self, blocks: int) -> tuple[int, ...]:
         return (0, *self._depths(blocks))

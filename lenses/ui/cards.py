@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import streamlit as st
 
 from lenses.attribution import Claim, Verdict
@@ -17,6 +18,7 @@ from lenses.ui.picker import progress, who
 from lenses.ui.text import badge, escaped, message, small
 
 if TYPE_CHECKING:
+    from lenses.attribution import Attribution
     from lenses.outcome import Result
     from lenses.ui.answers import Answer, Card
 
@@ -43,6 +45,12 @@ LEGENDS = {
     Claim.WITHIN: "Pale bars: the depth's total. Narrow bars: the target position's part of it. "
     "Dashed: what each total should be.",
 }
+
+HALVES = (
+    "Pale bars: the block's share. Narrow bars: what attention (green, left) and the MLP (purple, right) "
+    "gave of it; where a block runs both at once, that attention is counted first is a convention."
+)
+NO_HALVES = "This model's blocks have no attention and MLP that can be told apart: their shares stay whole."
 
 
 def grid(answer: Answer, rule: Name) -> None:
@@ -71,7 +79,14 @@ def _ready(answer: Answer, key: Hashable, result: Result, onset: int | None) -> 
     )  # fmt: skip
     st.html(f'<p class="ll-receipt"><b>Receipt</b> {escaped(receipt(result))}.</p>')
     why = LENSES[a.lens].card.adds_up if a.lens in LENSES else ""
-    small(f"{LEGENDS[a.claim]} {why}")
+    small(" ".join([LEGENDS[a.claim], *_halves(a), why]))
+
+
+def _halves(a: Attribution) -> list[str]:
+    """What to say of attention and MLP, where they were asked for."""
+    if a.halves is None:
+        return []
+    return [HALVES if np.isfinite(a.halves).any() else NO_HALVES]
 
 
 def _chart(answer: Answer, result: Result, onset: int | None) -> Any:

@@ -10,8 +10,8 @@ import pytest
 
 import lenses
 from lenses import cells, charts, registry, surface, tables, tokens
-from lenses.attribution import Claim
-from lenses.charts.style import DOWN, UP
+from lenses.attribution import Claim, Unit
+from lenses.charts.style import ATTENTION, DOWN, MLP, UP, written
 from lenses.mapping import mapping
 from lenses.progress import finish
 from lenses.question import ask
@@ -230,3 +230,41 @@ def test_a_number_that_does_not_exist_is_a_gap_and_not_a_zero(found):
     finally:
         result.attribution.values[1] = kept
     assert data[1]["value"] is None
+
+
+@pytest.mark.parametrize("name", ["ig-lens", "dla"])
+def test_a_card_with_halves_has_two_bars_a_block_and_says_where_there_are_none(name):
+    decoder = tiny.decoder("jamba")
+    compared = lenses.compare(decoder, tiny.PROMPT, lenses=[registry.get(name, halves=True)])
+    result = compared.results[0]
+    card = charts.card(compared, result)
+    card.to_dict(validate=True)
+    spec = charts.spec(card)
+    whole, parts = rows(spec)[:2]
+    pair = result.attribution.halves[result.attribution.depths.tolist().index(2)]
+    assert [(r["depth"], r["half"]) for r in parts] == [(2, "attention"), (2, "MLP")]
+    assert [r["part"] for r in parts] == pair.tolist()
+    told = {r["depth"]: (r["attention_text"], r["mlp_text"]) for r in whole}
+    assert told[1] == told[3] == ("not available for this block",) * 2
+    assert told.get(0, ("–", "–")) == ("–", "–"), "the embedding is no block"
+    assert "not" not in told[2][0] + told[2][1]
+    bars = spec["layer"][1]["encoding"]
+    assert bars["fill"]["scale"] == {"domain": ["attention", "MLP"], "range": [ATTENTION, MLP]}
+    assert bars["xOffset"]["field"] == "half"
+    assert {t["title"] for t in bars["tooltip"]} >= {"Part", "Of it, attention", "Of it, the MLP"}
+    height = spec["layer"][0]["encoding"]["y"]["scale"]["domain"][1]
+    assert height >= np.nanmax(np.abs(result.attribution.halves))
+
+
+@pytest.mark.parametrize("family", ["mamba", "gptj"])
+def test_a_card_with_halves_is_drawn_whether_all_blocks_have_them_or_none(family):
+    decoder = tiny.decoder(family)
+    compared = lenses.compare(decoder, tiny.PROMPT, lenses=[registry.get("dla", halves=True)])
+    data = charts.save(charts.card(compared, compared.results[0]), "svg")
+    assert (b">attention<" in data) is (family == "gptj")
+
+
+def test_a_number_in_a_text_is_written_as_the_charts_write_it():
+    assert written(-0.01234, Unit.PROBABILITY) == "−1.23%"
+    assert written(0.5, Unit.PROBABILITY) == "50%"
+    assert written(-2.71828, Unit.LOGIT) == "−2.718"
