@@ -85,10 +85,11 @@ class DLA(Options):
             sum(sign * part for sign, part in zip(signs, column, strict=True))
             for column in zip(*parts, strict=True)
         )
+        pieces = np.stack([part[0] for part in parts[:own]], axis=1)
         return Attribution(
             self.name, self.options, Unit.LOGIT, self.claim, np.arange(len(values)), values, start=0.0,
             end=float(end), constant=float(constant), halves=halves if self.halves else None,
-            pieces=np.stack([part[0] for part in parts[:own]], axis=1) if own > 1 and self.readout == "logit" else None,
+            pieces=pieces if own > 1 and self.readout == "logit" else None,
             precision=float(torch.finfo(decoder.dtype).eps) * len(parts),
         )  # fmt: skip
 
