@@ -110,6 +110,7 @@ def _read_result(entry: dict[str, Any]) -> Result:
         end=_value(entry["end"]),
         constant=_value(entry["constant"]),
         positions=None if positions is None else np.array([_values(row) for row in positions]),
+        plain_gap=None if "plain_gap" not in entry else _value(entry["plain_gap"]),
         quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
     )
     numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
@@ -158,6 +159,8 @@ def _result(result: Result) -> dict[str, Any]:
         },
         "seconds": round(result.seconds, 4),
     }
+    if a.plain_gap is not None:
+        entry["plain_gap"] = number(a.plain_gap)
     if a.positions is not None:
         entry["positions"] = [[number(value) for value in row] for row in a.positions]
     return entry
