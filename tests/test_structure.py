@@ -13,10 +13,10 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "layout", "proof", "passes", "tail", "decoder", "loading", "readout", "padded",
-    "tokens", "target", "surface", "baseline", "attribution", "lens", "observed", "paths", "ablation", "methods",
-    "memory", "registry", "onset", "question", "together", "outcome", "comparison", "findings", "batch",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "aggregates", "toy",
-    "charts", "report", "terminal", "console", "cli", "ui",
+    "tokens", "target", "surface", "baseline", "attribution", "lens", "observed", "paths", "ablation",
+    "methods", "memory", "registry", "onset", "question", "together", "outcome", "comparison",
+    "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
+    "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
