@@ -16,6 +16,7 @@ from torch import Tensor
 from lenses import readout
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite
+from lenses.paths import joint
 from lenses.proof import remedy
 from lenses.target import Target
 from lenses.trace import Trace
@@ -33,18 +34,21 @@ def skipped(
 ) -> Float[ndarray, " block"]:
     """The target's probability when block b is left out, at every position or at the `last` alone.
 
-    `last` means the target's own position: earlier ones stay as they were. `memory` bounds how many
-    tokens run at once. Raises `NonFinite` where a state that is left gives no numbers.
+    That of several tokens is their joint probability. `last` means the target's own position, or those
+    of its tokens: earlier ones stay as they were. `memory` bounds how many tokens run at once. Raises
+    `NonFinite` where a state that is left gives no numbers.
     """
-    kept = target.position + 1
-    states = _without(trace.residual[:, :kept], last)
-    if last and kept > 1 and (found := _last_alone(decoder, trace, target, states[:, -1])) is not None:
+    places = list(target.positions)
+    kept = places[-1] + 1
+    states = _without(trace.residual[:, :kept], len(places) if last else 0)
+    alone = last and kept > 1 and not target.more
+    if alone and (found := _last_alone(decoder, trace, target, states[:, -1])) is not None:
         return found
-    size = max(1, min(memory // kept, readout.chunk_rows(decoder)))
+    size = max(1, min(memory // kept, readout.chunk_rows(decoder) // len(places)))
     parts = []
     for blocks in torch.arange(decoder.blocks).split(size):
         joining = {int(block) + 1: states[block][None] for block in blocks}
-        parts.append(_chances(decoder, decoder.wave(joining, [target.position])[:, 0], target))
+        parts.append(_chances(decoder, decoder.wave(joining, places), target))
     return np.concatenate(parts)
 
 
@@ -59,25 +63,25 @@ def _last_alone(
         return None
     joining = {block + 1: state[None, None] for block, state in enumerate(states)}
     joining[1] = torch.cat([trace[1][None, [target.position]], joining[1]])
-    logits = decoder.wave(joining, [0], after=before)[:, 0]
+    logits = decoder.wave(joining, [0], after=before)
     own = readout.level(decoder, trace[-1][[target.position]], target.token)[0]
     chances = _chances(decoder, logits, target)
     return chances[1:] if abs(chances[0] - own) <= SAME else None
 
 
-def _without(residual: Float[Tensor, "depth kept width"], last: bool) -> Float[Tensor, "block kept width"]:
-    """The state after each block as it is when that block did nothing."""
+def _without(residual: Float[Tensor, "depth kept width"], last: int) -> Float[Tensor, "block kept width"]:
+    """The state after each block as it is when that block did nothing, at all or the `last` positions."""
     if not last:
         return residual[:-1]
     states = residual[1:].clone()
-    states[:, -1] = residual[:-1, -1]
+    states[:, -last:] = residual[:-1, -last:]
     return states
 
 
 def _chances(
-    decoder: Decoder, logits: Float[Tensor, "block vocabulary"], target: Target
+    decoder: Decoder, logits: Float[Tensor, "block token vocabulary"], target: Target
 ) -> Float[ndarray, " block"]:
-    chances = readout.chance(logits, target.token).double().cpu().numpy()
+    chances = joint(logits.float(), target.tokens).double().cpu().numpy()
     if not np.isfinite(chances).all():
         raise NonFinite(f"without one of its blocks the model gives no numbers{remedy(decoder.dtype)}")
     return chances

@@ -70,6 +70,9 @@ class Attribution:
     """What attention and MLP gave of each value, not a number where a block has no such parts."""
     pieces: Float[ndarray, "n piece"] | None = None
     """The same values for each token of a target of several tokens by itself."""
+    plain_gap: float | None = None
+    """What the sum at the worst depth would be off by, had its steps not been made to sum to what was
+    observed; None where nothing was corrected."""
     quadrature: bool = False
     precision: float = field(default=float(np.finfo(np.float64).eps))
 

@@ -122,7 +122,8 @@ def versions() -> dict[str, str]:
 
 def _coarse(decoder: Decoder, results: Sequence[Result]) -> list[str]:
     """Gradients in half precision are noisy, and a reader should know."""
-    gradual = [result.attribution.lens for result in results if result.attribution.quadrature]
+    found = [result.attribution for result in results]
+    gradual = [a.lens for a in found if a.quadrature or a.plain_gap is not None]
     number = str(decoder.dtype).removeprefix("torch.")
     if number in ("float32", "float64") or not gradual:
         return []

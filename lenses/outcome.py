@@ -141,6 +141,7 @@ def _read_result(entry: dict[str, Any]) -> Result:
         positions=_rows(entry.get("positions")),
         pieces=_rows(entry.get("pieces")),
         halves=_rows(entry.get("halves")),
+        plain_gap=None if "plain_gap" not in entry else _value(entry["plain_gap"]),
         quadrature=verdict in (Verdict.CONVERGED, Verdict.NOT_CONVERGED),
     )
     numbers = {k: _value(judged[k]) for k in ("expected", "found", "gap", "tolerance")}
@@ -193,6 +194,8 @@ def _result(result: Result) -> dict[str, Any]:
         },
         "seconds": round(result.seconds, 4),
     }
+    if a.plain_gap is not None:
+        entry["plain_gap"] = number(a.plain_gap)
     for name, rows in (("positions", a.positions), ("halves", a.halves), ("pieces", a.pieces)):
         if rows is not None:
             entry[name] = [[number(value) for value in row] for row in rows]

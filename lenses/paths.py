@@ -1,15 +1,23 @@
-"""The straight path of input embeddings that Captum's two methods share, from a baseline to the prompt."""
+"""The straight path of input embeddings that Captum's two methods share, from a baseline to the prompt.
+
+f is the probability of the target; of a target of several tokens, the joint probability Π p that they
+follow one another. The path then runs up to the last position after which one of them is predicted.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from lenses import baseline, readout
+from lenses.attribution import Attribution, Unit, check
 from lenses.decoder import Decoder
+from lenses.lens import Lens
 from lenses.target import Target
 from lenses.trace import Trace
 
@@ -22,7 +30,7 @@ VECTORS = 20
 
 @dataclass(frozen=True)
 class InputPath:
-    """Both ends of the path up to the target's position (later tokens can't matter), and f there."""
+    """Both ends of the path up to the target's last position (later tokens can't matter), and f there."""
 
     decoder: Decoder
     target: Target
@@ -30,12 +38,24 @@ class InputPath:
     end: Float[Tensor, "position embedding"]
     states: Float[Tensor, "depth position width"]
     """The residual under the baseline input."""
+    ends: Float[Tensor, "depth position width"]
+    """The residual under the prompt."""
     f_start: float
     f_end: float
 
-    def f(self, logits: Float[Tensor, "batch 1 vocabulary"]) -> Float[Tensor, " batch"]:
+    @property
+    def positions(self) -> list[int]:
+        """The positions whose logits f is made of."""
+        return list(self.target.positions)
+
+    def f(self, logits: Float[Tensor, "batch token vocabulary"]) -> Float[Tensor, " batch"]:
         """The target's probability, differentiable."""
-        return readout.chance(logits[:, 0], self.target.token)
+        return joint(logits.float(), self.target.tokens)
+
+    def observed(self, logits: Float[Tensor, "batch token vocabulary"]) -> Float[Tensor, " batch"]:
+        """The same in float64, without a gradient and a row at a time."""
+        rows = logits.detach().split(1)
+        return torch.cat([joint(row.double(), self.target.tokens) for row in rows])
 
     def fits(self, depth: int = 0, recompute: bool = False) -> int:
         """How many sequences that start at a depth can run at once with gradients within `MEMORY`.
@@ -49,23 +69,56 @@ class InputPath:
         decoder = self.decoder
         vector, blocks = 4 * decoder.width * len(self.end), decoder.blocks - depth
         kept = (2 * blocks + VECTORS) if recompute else VECTORS * max(blocks, 1)
-        return kept * vector + 16 * decoder.vocabulary
+        return kept * vector + 16 * decoder.vocabulary * len(self.target.tokens)
 
 
 def input_path(decoder: Decoder, trace: Trace, target: Target, name: str, token: int) -> InputPath:
     """The path from the named baseline to the prompt; raises `BadOption` for a bad baseline."""
-    kept = target.position + 1
+    places = list(target.positions)
+    kept = places[-1] + 1
     end = decoder.embed(trace.ids)[:kept]
     start = baseline.embedding(name, decoder, trace.ids, token)[:kept]
     with torch.no_grad():
-        states, logits = decoder.flow(start[None], [target.position])
+        states, logits = decoder.flow(start[None], places)
+    wanted = torch.tensor(target.tokens, device=trace.residual.device)
     return InputPath(
-        decoder, target, start, end, torch.cat(states),
-        f_start=float(readout.chance(logits[:, 0], target.token)),
-        f_end=float(readout.level(decoder, trace[-1][target.position : kept], target.token)[0]),
+        decoder, target, start, end, torch.cat(states), trace.residual[:, :kept],
+        f_start=float(joint(logits.float(), target.tokens)),
+        f_end=float(readout.read(decoder, trace[-1][places], wanted).probability.prod()),
     )  # fmt: skip
 
 
+def joint(logits: Float[Tensor, "row token vocabulary"], tokens: Sequence[int]) -> Float[Tensor, " row"]:
+    """The probability that all of `tokens` follow, each predicted by logits of its own; differentiable."""
+    logs = [logits[:, k, token] - logits[:, k].logsumexp(dim=-1) for k, token in enumerate(tokens)]
+    return torch.stack(logs).sum(dim=0).exp()
+
+
+def attribution(
+    lens: Lens,
+    path: InputPath,
+    gradient: Float[Tensor, "block kept"],
+    observed: Float[Tensor, "block kept"] | None,
+    count: int,
+) -> Attribution:
+    """What a lens found for `count` positions: an integral, or steps that sum to what was observed.
+
+    The latter say too what the integral itself would be off by, as the one judge sees it.
+    """
+
+    def made(found: Float[Tensor, "block kept"], quadrature: bool) -> Attribution:
+        positions = padded(found, count).cpu().numpy()
+        return Attribution(
+            lens.name, lens.options, Unit.PROBABILITY, lens.claim, np.arange(1, len(found) + 1),
+            positions.sum(axis=1), path.f_start, path.f_end, positions=positions, quadrature=quadrature,
+        )  # fmt: skip
+
+    integral = made(gradient, quadrature=True)
+    if observed is None:
+        return integral
+    return replace(made(observed, quadrature=False), plain_gap=check(integral).gap)
+
+
 def padded(positions: Float[Tensor, "depth kept"], count: int) -> Float[Tensor, "depth position"]:
-    """Zeros for the positions after the target's: they can't have had a part in it."""
+    """Zeros for the positions after the target's last: they can't have had a part in it."""
     return torch.nn.functional.pad(positions, (0, count - positions.shape[1]))

@@ -21,9 +21,10 @@ def receipt(result: Result) -> str:
     constant = f" + constant {value(a.constant)}" if a.constant else ""
     gap = f"gap {judged.gap:.1e}, {verdict}"
     if a.claim is Claim.WITHIN:
+        plain = "" if a.plain_gap is None else f"; without the correction the gap would be {a.plain_gap:.1e}"
         return (
             f"within each depth: start {value(a.start)} + Σ = end {value(a.end)}; at the worst depth "
-            f"Σ = {value(judged.found)} for {value(judged.expected)}; {gap}"
+            f"Σ = {value(judged.found)} for {value(judged.expected)}; {gap}{plain}"
         )
     total = value(float(a.values.sum()))
     return f"start {value(a.start)} + Σ {total}{constant} = end {value(a.end)}; {gap}"

@@ -79,27 +79,58 @@ def levels(model: nn.Module, ids: list[int], token: int) -> np.ndarray:
         )
 
 
-def conductance(decoder, ids: list[int], token: int, steps: int) -> np.ndarray:
-    """Conductance totals at depths 1…L on Captum's nodes, one interpolated prompt at a time."""
+def chance(logits: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+    """The probability that the last positions of a prompt are followed by these tokens, one each."""
+    found = logits[-len(tokens) :].softmax(-1)
+    product = found[0, tokens[0]]
+    for k in range(1, len(tokens)):
+        product = product * found[k, tokens[k]]
+    return product
+
+
+def handed_out(parts: torch.Tensor, sizes: torch.Tensor, observed: float) -> np.ndarray:
+    """Each unit's part and its portion of what all parts miss of the observed change, by position."""
+    missing = observed - sum(float(part) for part in parts.flatten())
+    whole = sum(float(size) for size in sizes.flatten())
+    return np.array(
+        [
+            sum(float(part[k]) + missing * float(size[k]) / whole for k in range(len(part)))
+            for part, size in zip(parts, sizes, strict=True)
+        ]
+    )
+
+
+def conductance(decoder, ids: list[int], tokens: list[int], steps: int, observed=False) -> np.ndarray:
+    """Conductance of each position at depths 1…L on Captum's nodes, one interpolated prompt at a time."""
     nodes = (1 + np.polynomial.legendre.leggauss(steps + 1)[0]) / 2
     real = decoder.embed(torch.tensor(ids))
     start = real.mean(0).expand_as(real)
-    runs, slopes = [], []
-    for node in nodes:
+    runs, slopes, levels = [], [], []
+    for node in [0.0, *nodes, 1.0]:
         at = (start + float(node) * (real - start)).requires_grad_()
         found, logits = decoder.flow(at[None])
-        chance = logits[0, -1].softmax(-1)[token]
-        slopes.append([slope[0] for slope in torch.autograd.grad(chance, found[1:])])
-        runs.append([state[0].detach() for state in found[1:]])
-    totals = [
-        sum(float((slopes[s][d] * (runs[s + 1][d] - runs[s][d])).sum()) for s in range(steps))
-        for d in range(len(runs[0]))
-    ]
-    return np.array(totals)
+        level = chance(logits[0], tokens)
+        slopes.append([slope[0].double() for slope in torch.autograd.grad(level, found[1:])])
+        runs.append([state[0].detach().double() for state in found[1:]])
+        levels.append(float(chance(logits[0].detach().double(), tokens)))
+    totals = np.zeros((len(runs[0]), len(ids)))
+    for d in range(len(totals)):
+        changes = [runs[k + 1][d] - runs[k][d] for k in range(steps + 2)]
+        if not observed:
+            totals[d] = sum((slopes[k][d] * changes[k]).sum(-1).numpy() for k in range(1, steps + 1))
+            continue
+        for k, change in enumerate(changes):
+            slope = (slopes[k][d] + slopes[k + 1][d]) / 2
+            if k in (0, steps + 1):
+                slope = slopes[1 if k == 0 else steps + 1][d]
+            part = slope * change
+            totals[d] += handed_out(part, part.abs(), levels[k + 1] - levels[k])
+    return totals
 
 
-def layer_ig(model: nn.Module, ids: list[int], token: int, steps: int) -> np.ndarray:
-    """Layer IG totals at depths 1…L by Captum's `IntegratedGradients`, one whole run a point."""
+def layer_ig(model: nn.Module, ids: list[int], tokens: list[int], steps: int, observed=False) -> np.ndarray:
+    """Layer IG of each position at depths 1…L, one whole run a point; by Captum's `IntegratedGradients`
+    where it is not made to sum to what was observed."""
     real = states(model, ids)
     embedding = model.get_input_embeddings()
     embedded = embedding(torch.tensor([ids]))[0].detach()
@@ -112,17 +143,30 @@ def layer_ig(model: nn.Module, ids: list[int], token: int, steps: int) -> np.nda
 
     plain.set_input_embeddings(Mean())
     base = states(plain, ids)
+    with torch.no_grad():
+        ends = [
+            float(chance(one(input_ids=torch.tensor([ids])).logits[0].double(), tokens))
+            for one in (plain, model)
+        ]
     totals = []
     for depth in range(1, len(real)):
 
         def f(batch, depth=depth):
-            rows = [resumed(model, ids, depth, state).softmax(-1)[-1, token] for state in batch]
-            return torch.stack(rows)
+            return torch.stack([chance(resumed(model, ids, depth, state), tokens) for state in batch])
 
-        found = IntegratedGradients(f).attribute(
-            real[depth][None], base[depth][None], n_steps=steps, internal_batch_size=steps
-        )
-        totals.append(float(found.double().sum()))
+        if not observed:
+            found = IntegratedGradients(f).attribute(
+                real[depth][None], base[depth][None], n_steps=steps, internal_batch_size=steps
+            )
+            totals.append(found[0].detach().double().sum(-1).numpy())
+            continue
+        change, parts = real[depth] - base[depth], []
+        for node, weight in zip(*np.polynomial.legendre.leggauss(steps), strict=True):
+            at = (base[depth] + (1 + float(node)) / 2 * change).requires_grad_()
+            (slope,) = torch.autograd.grad(f(at[None])[0], at)
+            parts.append(float(weight) / 2 * slope.double() * change)
+        sizes = sum(part.abs() for part in parts)
+        totals.append(handed_out(sum(parts), sizes, ends[1] - ends[0]))
     return np.array(totals)
 
 

@@ -14,10 +14,10 @@ ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
     "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure", "surface",
-    "surfacing", "baseline", "lens", "paths", "ablation", "methods", "memory", "registry", "onset",
-    "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch", "store",
-    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "aggregates", "toy",
-    "charts", "report", "terminal", "console", "cli", "ui",
+    "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory", "registry",
+    "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch",
+    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
+    "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
