@@ -82,6 +82,8 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """The object of schema `lenses.comparison/1`; numbers that do not exist are None."""
         known = {} if self.setting_in is None else {"onsets": self.setting_in.to_dict()}
+        each = [{"id": p.id, "text": p.text, "probability": number(p.probability)} for p in self.pieces]
+        pieces = {"pieces": each} if len(each) > 1 else {}
         return {
             "schema": SCHEMA,
             "model": self.model,
@@ -92,9 +94,7 @@ class Comparison:
                 "id": self.target.token,
                 "text": self.target_text,
                 "probability": number(self.probability),
-                "pieces": [
-                    {"id": p.id, "text": p.text, "probability": number(p.probability)} for p in self.pieces
-                ],
+                **pieces,
             },
             "lenses": [_result(result) for result in self.results],
             **known,

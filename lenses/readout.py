@@ -197,12 +197,6 @@ def level(decoder: Decoder, rows: Float[Tensor, "row width"], token: int) -> Flo
     return read(decoder, rows, token).probability
 
 
-def chance(logits: Float[Tensor, "row vocabulary"], token: int) -> Float[Tensor, " row"]:
-    """The probability of `token` under logits, in float32 and differentiable."""
-    logits = logits.float()
-    return (logits[:, token] - logits.logsumexp(dim=-1)).exp()
-
-
 def chunk_rows(decoder: Decoder, budget: int | None = None) -> int:
     """How many rows' logits fit the budget (`BUDGET` by default)."""
     return max(1, (budget or BUDGET) // (4 * decoder.vocabulary))

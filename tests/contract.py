@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from lenses.attribution import Unit
+
 NUMBER, TEXT, WHOLE, FLAG = (int, float), (str,), (int,), (bool,)
 MAYBE = (int, float, type(None))
 DEPTH = (int, type(None))
 SHARED = {
-    "name": TEXT, "title": TEXT, "unit": {"probability", "log-probability", "logit"},
+    "name": TEXT, "title": TEXT, "unit": {unit.value for unit in Unit},
     "claim": {"level", "across", "within"}, "options": (dict,), "depths": [WHOLE], "values": [MAYBE],
     "start": MAYBE, "end": MAYBE, "constant": MAYBE,
     "additivity": {
@@ -22,9 +24,19 @@ SHARED = {
 WITHIN = {"positions": [[MAYBE]]}
 
 
-def halves(lens: dict[str, Any]) -> dict[str, Any]:
-    """Only where they were asked for."""
-    return {"halves": [[MAYBE]]} if lens["options"].get("halves") else {}
+PIECE = {"id": WHOLE, "text": TEXT, "probability": NUMBER}
+
+
+def more(lens: dict[str, Any]) -> dict[str, Any]:
+    """Halves only where they were asked for, pieces only of a target that has several."""
+    found = {"halves": [[MAYBE]]} if lens["options"].get("halves") else {}
+    return found | ({"pieces": [[MAYBE]]} if "pieces" in lens else {})
+
+
+def target(found: dict[str, Any]) -> dict[str, Any]:
+    """A target of several tokens says each."""
+    plain = {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER}
+    return plain | ({"pieces": [PIECE]} if "pieces" in found else {})
 
 
 COMPARISON = {
@@ -35,8 +47,8 @@ COMPARISON = {
     },
     "prompt": TEXT,
     "tokens": [{"position": WHOLE, "id": WHOLE, "text": TEXT}],
-    "target": {"position": WHOLE, "id": WHOLE, "text": TEXT, "probability": NUMBER},
-    "lenses": [lambda lens: SHARED | (WITHIN if lens["claim"] == "within" else {}) | halves(lens)],
+    "target": target,
+    "lenses": [lambda lens: SHARED | (WITHIN if lens["claim"] == "within" else {}) | more(lens)],
     "onsets": {
         "definitions": [{
             "name": {"moves", "crosses", "stays", "commits", "largest", "prediction-depth", "top-10"},

@@ -14,6 +14,7 @@ from lenses.attribution import Verdict, check
 from lenses.readouts import MEANINGS, UNITS
 from lenses.target import Target
 from tests import naive, tiny
+from tests.contract import COMPARISON, faults
 
 FAMILIES = ("gpt2", "llama", "gemma2", "bloom", "mamba")
 READOUTS = [name for name in UNITS if name != "rank"]
@@ -235,6 +236,7 @@ def test_a_comparison_of_a_word_comes_back_from_json_with_its_pieces():
     found = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, target="w5 w9", lenses=["ig-lens"])
     data = found.to_dict()
     assert [piece["id"] for piece in data["target"]["pieces"]] == [5, 9]
+    assert faults(data, COMPARISON) == []
     again = lenses.outcome.read(data)
     assert again.to_dict() == data
     np.testing.assert_array_equal(again.results[0].attribution.pieces, found.results[0].attribution.pieces)

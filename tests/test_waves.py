@@ -44,7 +44,7 @@ def test_skipping_a_block_is_resuming_after_it_with_what_came_before(family):
     found = ablation.skipped(decoder, trace, TARGET)
     for block in range(decoder.blocks):
         logits = decoder.resume(block + 1, trace[block], [TARGET.position])
-        assert found[block] == pytest.approx(float(readout.chance(logits, TARGET.token)[0]), abs=1e-6)
+        assert found[block] == pytest.approx(float(logits.double().softmax(-1)[0, TARGET.token]), abs=1e-6)
     below = readout.level(decoder, trace[-2][[TARGET.position]], TARGET.token)
     assert found[-1] == pytest.approx(below[0], abs=1e-6)
 
@@ -59,7 +59,7 @@ def test_skipping_at_the_last_position_leaves_the_earlier_ones_as_they_were(fami
         state = trace[block + 1].clone()
         state[position] = trace[block][position]
         logits = decoder.resume(block + 1, state, [position])
-        assert found[block] == pytest.approx(float(readout.chance(logits, 9)[0]), abs=2e-6)
+        assert found[block] == pytest.approx(float(logits.double().softmax(-1)[0, 9]), abs=2e-6)
 
 
 def test_the_last_position_runs_alone_where_the_model_keeps_keys_and_values(monkeypatch):

@@ -20,6 +20,7 @@ from lenses.charts.style import (
     amount_axis,
     depth_axis,
     digits,
+    short,
     sign,
     written,
 )
@@ -178,4 +179,4 @@ def _symmetric(values: pd.Series) -> list[float]:
 
 
 def _unit(result: Result) -> str:
-    return result.attribution.unit.value
+    return short(result.attribution.unit)

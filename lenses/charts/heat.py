@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
-from lenses.attribution import Claim
 from lenses.cells import captions
 from lenses.cells import cells as every_cell
-from lenses.charts.style import DOWN, LEVEL, MARK, PALE, UP, axis_format, digits
+from lenses.charts.style import MARK, axis_format, digits, value_scale
 from lenses.receipt import place
 
 if TYPE_CHECKING:
@@ -65,15 +63,8 @@ def heat(
 
 def _colour(found: DepthMap) -> alt.Color:
     a = found.lens
-    largest = float(abs(found.values).max(initial=0.0)) or 1.0
     legend = alt.Legend(title=a.unit.value, format=axis_format(a.unit), orient="top", gradientLength=220)
-    low, high = np.nanmin(found.values), np.nanmax(found.values)
-    if a.claim is Claim.LEVEL and low * high >= 0:
-        # Readings of one sign: a probability grows from 0, a logarithm of one from its smallest.
-        ends = [0.0, largest] if low >= 0 else [float(low), float(high)]
-        scale = alt.Scale(domain=ends, range=[PALE, LEVEL], interpolate="rgb")
-    else:
-        scale = alt.Scale(domain=[-largest, 0, largest], range=[DOWN, PALE, UP], interpolate="rgb")
+    scale = value_scale(pd.Series(found.values.ravel()), a.claim)
     return alt.Color("value:Q", scale=scale, legend=legend)
 
 

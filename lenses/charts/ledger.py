@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from lenses import tables
-from lenses.charts.style import DOWN, QUIET, UP, axis_format, digits
+from lenses.charts.style import DOWN, QUIET, UP, axis_format, digits, short
 
 if TYPE_CHECKING:
     from lenses.attribution import Unit
@@ -41,7 +41,7 @@ def _waterfall(
         axis=alt.Axis(labelAngle=0, labelOverlap="greedy", ticks=False),
         scale=alt.Scale(paddingInner=0.25),
     )  # fmt: skip
-    y = alt.Y("low:Q", title=unit.value, axis=alt.Axis(format=axis_format(unit), tickCount=5))
+    y = alt.Y("low:Q", title=short(unit), axis=alt.Axis(format=axis_format(unit), tickCount=5))
     hints = [
         alt.Tooltip("label:N", title="Depth"),
         alt.Tooltip("name:N", title="Which is"),

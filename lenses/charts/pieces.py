@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from lenses import tables
-from lenses.attribution import Claim
-from lenses.charts.style import DOWN, LEVEL, PALE, UP, axis_format, depth_axis, digits
+from lenses.charts.style import axis_format, depth_axis, digits, value_scale
 
 if TYPE_CHECKING:
     from lenses.outcome import Comparison, Result
@@ -20,10 +19,7 @@ ROW = 34
 def pieces(comparison: Comparison, result: Result, *, width: int | str = "container") -> alt.Chart:
     """A cell for each piece and depth, coloured by what the lens gives to the piece by itself."""
     frame, unit = tables.pieces(comparison, result), result.attribution.unit
-    largest = float(frame["value"].abs().max()) or 1.0
-    scale = alt.Scale(domain=[-largest, 0, largest], range=[DOWN, PALE, UP], interpolate="rgb")
-    if result.attribution.claim is Claim.LEVEL and frame["value"].min() >= 0:
-        scale = alt.Scale(domain=[0, largest], range=[PALE, LEVEL], interpolate="rgb")
+    scale = value_scale(frame["value"], result.attribution.claim)
     order = frame["row"].drop_duplicates().tolist()
     legend = alt.Legend(
         title=unit.value, format=axis_format(unit), orient="top", gradientLength=200, tickCount=5

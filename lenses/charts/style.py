@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from lenses.attribution import Unit
+from lenses.attribution import Claim, Unit
 
 UP, DOWN = "#3b7fc4", "#e08214"
 """Blue for what adds to the target, orange for what takes away."""
@@ -18,6 +18,12 @@ ATTENTION, MLP = "#009e73", "#cc79a7"
 """Green and purple of Okabe and Ito, apart from the two above also for the colour-blind."""
 PALE = "#80808018"
 """A cell in which nothing happens, on light and on dark."""
+
+SHORT = {
+    Unit.BITS: "log₂ p (bits)", Unit.LOG_PROBABILITY: "log p", Unit.DIFFERENCE: "difference of p",
+    Unit.SUMMED: "summed p", Unit.ENTROPY: "entropy (bits)", Unit.KL: "KL (bits)",
+}  # fmt: skip
+"""Units whose name is too long to stand beside an axis."""
 
 FILL = alt.Color("fill:N", scale=None, legend=None)
 """Colours that stand in a column, made by `sign`: Altair takes far longer over conditions."""
@@ -50,9 +56,24 @@ def amount_axis(field: str, unit: Unit, title: str, domain: list[float] | None =
     return alt.Y(field, title=title, scale=scale, axis=alt.Axis(format=axis_format(unit), tickCount=5))
 
 
+def short(unit: Unit) -> str:
+    """The unit as it fits beside an axis."""
+    return SHORT.get(unit, unit.value)
+
+
+def value_scale(values: pd.Series, claim: Claim) -> alt.Scale:
+    """The colours of cells: of two signs from orange over pale to blue; readings of one sign grow from
+    their smallest, which is 0 for what can't be negative."""
+    low, high = float(values.min()), float(values.max())
+    if claim is Claim.LEVEL and low * high >= 0 and low < high:
+        return alt.Scale(domain=[min(0.0, low), high], range=[PALE, LEVEL], interpolate="rgb")
+    largest = max(abs(low), abs(high)) or 1.0
+    return alt.Scale(domain=[-largest, 0, largest], range=[DOWN, PALE, UP], interpolate="rgb")
+
+
 def axis_format(unit: Unit) -> str:
     """Percent for probabilities, their sums and differences; plain numbers for all else."""
-    return "~%" if unit in (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE) else "~g"
+    return "~%" if unit in (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE) else ",~f"
 
 
 def written(value: float, unit: Unit) -> str:

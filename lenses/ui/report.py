@@ -67,6 +67,9 @@ def _ask(held: Held, listed: PromptList) -> None:
         "Methods", list(LENSES), selection_mode="multi", default=quick(), key="report_lenses",
         format_func=lambda name: LENSES[name].title, wrap=True, persist_state="session",
     )  # fmt: skip
+    with st.expander("Options of the methods"):
+        options.controls(names, live=True)
+        options.controls(names, live=False)
     lenses = options.chosen(names)
     if not listed.good:
         message("error", "no row of this list can be run")
@@ -85,7 +88,7 @@ def _ask(held: Held, listed: PromptList) -> None:
     with right:
         _cost(held, listed, lenses)
         if changed := [f"{lens.title}: {text}" for lens in lenses if (text := options.changed(lens))]:
-            small(f"With the options of the page Compare: {'; '.join(changed)}.")
+            small(f"With {'; '.join(changed)}.")
     if pressed:
         runs.estimates().want(f"{picker.who()}/estimate", {})
         st.session_state[ACTIVE] = asked
