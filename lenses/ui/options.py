@@ -28,14 +28,12 @@ def controls(
     have theirs elsewhere on the page; one that is shown at once is left out while it does not count.
     """
     elsewhere = {key(name, f.name) for name in without for f in fields(LENSES[name])}
-    shown = {
-        key(name, f.name): (name, f)
-        for name in names
-        for f in fields(LENSES[name])
-        if f.metadata.get("live", False) == live
-        and not (live and _idle(name, f))
-        and key(name, f.name) not in elsewhere
-    }
+    shown: dict[str, tuple[str, dataclasses.Field[Any]]] = {}
+    for name in names:
+        for f in fields(LENSES[name]):
+            wanted = f.metadata.get("live", False) == live and not (live and _idle(name, f))
+            if wanted and key(name, f.name) not in elsewhere:
+                shown.setdefault(key(name, f.name), (name, f))  # shared by several: the first one's words
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown.values()):
         with columns[k % len(columns)]:

@@ -280,7 +280,7 @@ def test_a_report_stays_whatever_else_is_chosen(folder):
     at.session_state["ig-lens.depths"] = "1"  # as the page Compare would leave it
     at = settle(at)
     assert "IG-Lens adds up exactly in 4 of 4 prompts" in texts(at)
-    assert "With the options of the page Compare: IG-Lens: depths 1." in texts(at)
+    assert "With IG-Lens: depths 1." in texts(at)
     assert button(at, "run-list").label == "Run 5 prompts"
     at = upload(at, "prompt\nw3\n", "other.csv")
     assert "list.csv, 6 prompts" in texts(at)
