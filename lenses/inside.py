@@ -92,9 +92,18 @@ class Inside(Passes):
 
         def step(number: int) -> Step:
             def run(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
-                return visit(number, Call(block, args, kwargs), hidden)
+                named = {name: _forgetful(value) for name, value in kwargs.items()}
+                return visit(number, Call(block, tuple(map(_forgetful, args)), named), hidden)
 
             return run
 
         steps = {self._block(number): step(number) for number in range(self.blocks)}
         self._forward(twin(self.model, steps), ids[None], [len(ids) - 1])
+
+
+def _forgetful(value: Any) -> Any:
+    """An input of a block, None for a cache: a block that runs twice must not remember the first time.
+
+    Some models (GraniteMoE) make one although their `forward` has no switch for it.
+    """
+    return None if hasattr(value, "update") and hasattr(value, "get_seq_length") else value

@@ -224,10 +224,10 @@ class Passes:
     def kept(self, ids: Int[Tensor, " position"]) -> list[tuple[bool, bool]] | None:
         """For each block, whether it keeps a key and a value of each of these tokens, and whether it
         keeps a state (of a recurrence); None for a model that can't be asked."""
-        if (name := self._cache_name) is None:
-            return None
-        found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
-        layers = _layers(found, len(ids))
+        asked = {"use_cache": True} if "use_cache" in self._layout.keywords else {}
+        output = self.model(input_ids=ids[None], **asked)
+        kept = (getattr(output, name, None) for name in ("cache", "past_key_values"))
+        layers = _layers(next((cache for cache in kept if cache is not None), None), len(ids))
         return layers if len(layers) == self.blocks else None
 
     @torch.no_grad()

@@ -38,7 +38,8 @@ class Writer:
     """A module inside a block that adds what it hands back to the state.
 
     `path` is its place in the block; `onto` the input that it adds itself to (BLOOM's and MPT's take
-    the state and hand back the sum), by number or by name, or None; `plain`: it hands back a tensor.
+    the state and hand back the sum), by number or by name, or None; `plain`: it hands back a tensor
+    with a row for each of its input, so that it need not run to be silent.
     """
 
     path: str
@@ -126,10 +127,10 @@ class _Trial:
         inputs = _inputs(hidden, args, kwargs)
         if not isinstance(first, Tensor) or not inputs or first.numel() != self.state.numel():
             return []
-        plain = isinstance(output, Tensor)
         leading = next(iter(inputs.values())).shape[:-1]
-        alone = [Writer(path, None, plain)] if first.shape == (*leading, self.state.shape[-1]) else []
-        return alone + [Writer(path, key, plain) for key, t in inputs.items() if t.shape == first.shape]
+        plain = isinstance(output, Tensor) and first.shape == (*leading, self.state.shape[-1])
+        keys = [None, *(key for key, given in inputs.items() if given.shape == first.shape)]
+        return [Writer(path, key, plain) for key in keys]
 
     def adds_up(self, attention: Writer, mlp: Writer) -> bool:
         """Whether the block is h + c·v + c′·u for whatever the two say, and h where they say nothing."""
@@ -187,15 +188,18 @@ def _saying(writer: Writer, width: int, value: Tensor | None) -> Step:
 
     def step(module: nn.Module, hidden: Any, args: Any, kwargs: Any) -> Any:
         inputs = _inputs(hidden, args, kwargs)
-        if writer.onto is None:
+        # Another entry of a tuple may be needed, such as a router's choice.
+        output = None if writer.plain else called(module, hidden, args, kwargs)
+        if writer.onto is not None:
+            said = inputs[writer.onto].clone()
+        elif output is not None:
+            said = torch.zeros_like(handover.hidden(output))
+        else:
             first = next(iter(inputs.values()))
             said = first.new_zeros(*first.shape[:-1], width)
-        else:
-            said = inputs[writer.onto].clone()
         if value is not None:
             said = said + value.reshape(said.shape)
-        # Another entry of a tuple may be needed, such as a router's choice.
-        return said if writer.plain else handover.like(called(module, hidden, args, kwargs), said)
+        return said if output is None else handover.like(output, said)
 
     return step
 

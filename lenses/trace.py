@@ -20,7 +20,8 @@ class Trace:
     memo: WeakKeyDictionary[Any, dict[Any, Any]] = field(
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
-    """What a decoder has read off this trace already (see `readout.depths`); small, and never an input."""
+    """What a decoder has read off this trace already (`readout.depths`: small; `halves.middle`: about as
+    large as the trace, where it was asked for); never an input."""
 
     def __getitem__(self, depth: int) -> Float[Tensor, "position width"]:
         return self.residual[depth]

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import dataclasses
 
+import accelerate
 import numpy as np
+import peft
 import pytest
 import torch
+import transformers as hf
 from torch import nn
 
 from lenses import halves, outcome, registry
@@ -184,6 +187,67 @@ def test_the_model_is_left_as_it_was(family):
 def test_kinds_are_the_same_in_every_number_format(family, dtype):
     decoder = Decoder(tiny.model(family).to(dtype), tiny.tokenizer(), family)
     assert halves.kinds(decoder) == kinds(family)
+
+
+MORE = {
+    # What the families above leave out: (configuration, kind)
+    "a cache that forward has no switch for": (
+        lambda: hf.GraniteMoeConfig(**tiny.ONE_KV, num_local_experts=4, num_experts_per_tok=2), "sequential"
+    ),
+    "experts that hand back flat rows and a choice": (
+        lambda: hf.Llama4TextConfig(
+            **tiny.HEADS, **tiny.SPECIAL, num_local_experts=2, intermediate_size_mlp=32
+        ), "sequential",
+    ),
+    "a residual that can be parallel": (
+        lambda: hf.StableLmConfig(**tiny.TWO_KV, use_parallel_residual=True), "parallel"
+    ),
+    "a Falcon that is not": (
+        lambda: hf.FalconConfig(**tiny.FALCON, parallel_attn=False, alibi=True), "sequential"
+    ),
+    "a residual that starts after the norm": (
+        lambda: hf.BloomConfig(
+            vocab_size=64, hidden_size=16, n_layer=3, n_head=2, apply_residual_connection_post_layernorm=True
+        ), "whole",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MORE)
+def test_other_ways_to_build_a_block_are_told_apart(what):
+    config, kind = MORE[what]
+    model = tiny.seeded(hf.AutoModelForCausalLM.from_config(config()).float())
+    decoder = Decoder(model, tiny.tokenizer(), what)
+    assert halves.kinds(decoder) == (kind,) * 3
+    a = registry.get("ig-lens", halves=True).attribute(decoder, decoder.trace(tiny.IDS), TARGET)
+    assert check(a).verdict is Verdict.EXACT
+    assert np.isfinite(a.halves).all() == (kind != "whole")
+
+
+@pytest.mark.parametrize("how", ["offloaded", "adapted"])
+def test_a_model_that_is_wrapped_has_the_middles_of_the_bare_one(how):
+    model = tiny.model("llama")
+    if how == "offloaded":
+        model = accelerate.cpu_offload(model, execution_device="cpu")
+    else:  # new adapters add nothing yet
+        model = peft.get_peft_model(model, peft.LoraConfig(target_modules=["q_proj", "down_proj"])).eval()
+    decoder = Decoder(model, tiny.tokenizer(), how)
+    assert torch.equal(decoder.middles(decoder.trace(tiny.IDS)), found("llama")[1].states)
+
+
+@pytest.mark.real
+def test_the_default_model_says_paris_by_an_mlp(smol):
+    asked = ask(smol, "The capital of France is", target=" Paris")
+    a = registry.get("ig-lens", halves=True).attribute(smol, asked.trace, asked.target)
+    assert check(a).verdict is Verdict.EXACT
+    assert halves.kinds(smol) == ("sequential",) * 30
+    assert a.halves.sum() == pytest.approx(a.values.sum(), abs=1e-12)
+    assert a.halves[-1] == pytest.approx([0.02985, 0.67234], abs=1e-4)  # attention, MLP of the last block
+    twin = naive.middles(smol.model, "llama", asked.trace.ids.tolist())
+    middle = halves.middle(smol, asked.trace)
+    for block in (0, 15, 29):
+        size = float(twin[block].abs().max())  # massive activations: float32 rounds what is near them
+        assert torch.allclose(middle.states[block], twin[block], atol=1e-5 * size)
 
 
 def test_middles_are_made_once_for_a_trace(monkeypatch):

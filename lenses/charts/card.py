@@ -91,7 +91,8 @@ def _shares(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
     y = amount_axis("value:Q", a.unit, f"share of {_unit(result)}", _symmetric(span))
     if "attention" in frame:
         _say_halves(result, frame)
-    bars = alt.Chart(frame).mark_bar(opacity=0.3 if split else 1.0).encode(
+    pale = {"opacity": 0.3} if split else {}
+    bars = alt.Chart(frame).mark_bar(**pale).encode(
         depth_axis(blocks), y, color=FILL, tooltip=tooltip(result, frame)
     )  # fmt: skip
     return [bars, *([_halves(result, frame)] if split else []), _rule(0.0)]

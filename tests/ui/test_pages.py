@@ -151,6 +151,16 @@ def test_live_options_and_the_position_change_the_answer_at_once(folder):
     assert f"{100 * own.probability:.1f} %" in headline(at)
 
 
+def test_half_steps_are_switched_on_by_a_link_and_explained_below_their_card(folder):
+    at = opened(folder, lenses="ig-lens", **{"ig-lens.halves": "True"})
+    assert at.toggle(key="ig-lens.halves").value is True
+    assert "Narrow bars: what attention (green, left) and the MLP (purple, right) gave of it" in texts(at)
+    assert rows(at, 0)["attention_text"].str.endswith("%").all()
+    at.toggle(key="ig-lens.halves").set_value(False)
+    submit(at)
+    assert "Narrow bars" not in texts(at)
+
+
 def test_every_option_of_every_lens_has_its_control(folder):
     at = opened(folder)
     keys = {
