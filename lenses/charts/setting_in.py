@@ -26,7 +26,9 @@ def setting_in(found: Onsets, blocks: int, *, width: int | str = "container") ->
     frame = depth_tables.setting_in(found)
     rows = alt.Y(
         "title:N", sort=None, title=None,
-        axis=alt.Axis(labelLimit=200, labelFlush=False, ticks=False, domain=False, grid=True, gridOpacity=0.5),
+        axis=alt.Axis(
+            labelLimit=200, labelFlush=False, ticks=False, domain=False, grid=True, gridOpacity=0.5
+        ),
     )  # fmt: skip
     hints = [
         alt.Tooltip("title:N", title="Definition"),

@@ -59,11 +59,10 @@ class IGLens(Options):
         "token in its place, of the token that ends a text, or of a text's mean",
         live=True,
     )
-    token: int = option(0, "the id of the token to start from", when=("baseline", "token"), live=True)
+    token: int = option(0, "the id of the token to start from", when=("baseline", "token"))
     corpus: str | None = option(
-        None, "the text to take the mean of; a short one of ours if empty", when=("baseline", "corpus"),
-        live=True,
-    )  # fmt: skip
+        None, "the text to take the mean of; a short one of ours if empty", when=("baseline", "corpus")
+    )
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True
     )

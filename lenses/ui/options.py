@@ -21,14 +21,10 @@ if TYPE_CHECKING:
 def controls(names: Iterable[str], live: bool, columns: Sequence[Any] = ()) -> None:
     """The widgets of the lenses' options that are cheap to change (`live`), or of the others.
 
-    Their values stay in the session under `lens.field`; `chosen` makes lenses of them. One that is shown
-    at once is left out while it does not count.
+    Their values stay in the session under `lens.field`; `chosen` makes lenses of them.
     """
     shown = [
-        (name, f)
-        for name in names
-        for f in fields(LENSES[name])
-        if f.metadata.get("live", False) == live and not (live and _idle(name, f))
+        (name, f) for name in names for f in fields(LENSES[name]) if f.metadata.get("live", False) == live
     ]
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown):
@@ -99,15 +95,6 @@ def _values(name: str) -> dict[str, Any]:
         is_text = isinstance(value, str) and not isinstance(f.default, str)
         values[f.name] = value_of(name, f.name, value) if is_text else value
     return values
-
-
-def _idle(name: str, f: dataclasses.Field[Any]) -> bool:
-    """Whether another option's value makes this one count for nothing."""
-    if f.metadata.get("when") is None:
-        return False
-    other, needed = f.metadata["when"]
-    (default,) = (one.default for one in fields(LENSES[name]) if one.name == other)
-    return bool(st.session_state.get(key(name, other), default) != needed)
 
 
 def _widget(name: str, f: dataclasses.Field[Any]) -> None:
