@@ -143,7 +143,7 @@ PRINTED = [
      ["llama · 3 blocks · float32", "w3 3", "w8 8", "w5 (id 5)", "8.66%", "embed", "◀ onset", "ig-lens",
       "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: ",
       "fewer depths", "Half of all movement (paper)", "Top 10, first time", "does not depend"]),
-    (("compare", "w3 w17", "--model", "llama", "--lens", "logit-lens"), ["Onset: the probability changes by"]),
+    (asked("w3 w4", "llama", "--target", "w9"), ["Onset: the probability changes by −0.07 points"]),
     (asked("w3", "tiny.gguf"), ["tiny.gguf · 2 blocks"]),
     (("map", "--help"), ["--model", "--lens", "--answer", "--chat", "--format", "--output"]),
     (("map", tiny.PROMPT, "--model", "llama", "--answer", "2"),
