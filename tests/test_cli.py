@@ -148,7 +148,9 @@ PRINTED = [
     (("models",), ["smollm2-135m", "gpt2", "pythia-160m", "qwen3-0.6b", "gemma-3-270m", ".gguf"]),
     (("compare", tiny.PROMPT, "--model", "llama", "--target", "w5"),
      ["llama · 3 blocks · float32", "w3 3", "w8 8", "w5 (id 5)", "8.66%", "embed", "◀ onset", "ig-lens",
-      "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: "]),
+      "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: ",
+      "fewer depths", "Half of all movement (paper)", "Top 10, first time", "does not depend"]),
+    (asked("w3 w4", "llama", "--target", "w9"), ["Onset: the probability changes by −0.07 points"]),
     (asked("w3", "tiny.gguf"), ["tiny.gguf · 2 blocks"]),
     (("map", "--help"), ["--model", "--lens", "--answer", "--chat", "--format", "--output"]),
     (("map", tiny.PROMPT, "--model", "llama", "--answer", "2"),
@@ -216,6 +218,10 @@ LIES = {
     "a flag in place of a number": lambda found: found["lenses"][0].update(seconds=True),
     "a verdict that does not exist": lambda found: found["lenses"][1]["additivity"].update(verdict="fine"),
     "positions of a lens that has none": lambda found: found["lenses"][0].update(positions=[[0.0]]),
+    "an onset that is no depth": lambda found: found["onsets"]["definitions"][0].update(depth=1.5),
+    "an onset by a definition that does not exist": lambda found: found["onsets"]["definitions"][0].update(
+        name="soon"
+    ),
     "one bad value in a list": lambda found: found["lenses"][2]["values"].__setitem__(1, "x"),
 }
 
@@ -235,6 +241,8 @@ def test_a_number_that_json_does_not_have_is_noticed(text):
 OPTIONS = [
     # (options, the lens's part of the JSON to look at, what it has to be)
     (("--baseline", "mean"), lambda lens: lens["options"]["baseline"], "mean"),
+    (("--baseline", "end-of-text"), lambda lens: lens["options"]["baseline"], "end-of-text"),
+    (("--baseline", "corpus"), lambda lens: lens["options"]["baseline"], "corpus"),
     (("--depths", "0,2"), lambda lens: lens["depths"], [2, 3]),
     ((), lambda lens: lens["options"], {"estimator": "observed", "baseline": "embedding"}),
     (("--lens", "ig-lens"), lambda lens: lens["name"], "ig-lens"),

@@ -80,8 +80,8 @@ def test_a_comparison_shows_each_lens_with_its_receipt_in_words(folder):
     for lens in registry.LENSES.values():
         assert lens.title in texts(at)
         assert lens.card.adds_up in texts(at)
-    # A card each, the ledger and the agreement.
-    assert len(charts(at)) == len(registry.LENSES) + 2
+    # A card each, the ledger, the agreement and where it sets in.
+    assert len(charts(at)) == len(registry.LENSES) + 3
 
 
 def test_the_json_to_download_is_the_librarys_own_object(folder, downloads):
@@ -211,7 +211,10 @@ WRONG = [
     (dict(**{"ig-lens__depths": "1,b"}), "ig-lens: depths can't be '1,b'; it is left out"),
     (dict(**{"ig-lens__depths": "1,9"}), "ig-lens: depth 9 is outside 0…3 of this model"),
     (dict(**{"layer-ig__steps": "0"}), "layer-ig: steps must be a whole number of at least 1, not 0"),
-    (dict(**{"ig-lens__baseline": "middle"}), "baseline must be one of embedding, mean, zero, not 'middle'"),
+    (
+        dict(**{"ig-lens__baseline": "middle"}),
+        "baseline must be one of embedding, mean, zero, token, end-of-text, corpus, not 'middle'",
+    ),
     (dict(**{"no-such__steps": "1"}), "there is no option 'no-such.steps'"),
     (dict(model="/no/such/folder"), "there is no model folder at /no/such/folder"),
 ]
@@ -296,7 +299,7 @@ def test_what_failed_can_be_tried_again(folder, fresh, monkeypatch):
     at.button(key="retry-conductance").click()
     settle(at)
     assert "this is a defect of LensLedger" not in texts(at)
-    assert len(charts(at)) == len(registry.LENSES) + 2
+    assert len(charts(at)) == len(registry.LENSES) + 3
 
 
 def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
@@ -346,7 +349,7 @@ def test_the_map_shows_a_cell_for_every_token_and_depth_and_a_link_to_one_of_the
     at.session_state["map_position"], at.session_state["start_target"] = 6, 9
     settle(at)
     assert "‘w9’" in headline(at)
-    assert len(charts(at)) == 1 + len(registry.LENSES) + 2
+    assert len(charts(at)) == 1 + len(registry.LENSES) + 3
 
 
 def test_a_map_can_be_stopped_and_started_again(folder, fresh):

@@ -130,6 +130,8 @@ def test_the_page_filters_sorts_and_opens_a_prompts_ledger(sent):
     expect(detail).to_contain_text("␣Paris has 77.3 % after")
     expect(detail.locator("svg")).to_have_count(3)
     expect(detail).to_contain_text("exact.")
+    expect(detail.locator(".onsets tr")).to_have_count(8)
+    expect(detail.locator(".onsets")).to_contain_text("Half of all movement (paper)30")
     page.screenshot(path=PICTURES / "report-html-middle.png")
     page.locator("button.open", has_text=re.compile("^1$")).click()
     expect(detail).to_have_count(0)
