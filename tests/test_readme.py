@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lenses import registry
 from lenses.catalog import MODELS
+from lenses.readouts import MEANINGS, UNITS
 
 README = Path(__file__).parent.parent / "README.md"
 
@@ -26,9 +27,18 @@ def models() -> str:
     return "\n".join(["| `--model` | model | parameters | where from |", "|---|---|---|---|", *rows])
 
 
+def readouts() -> str:
+    rows = [
+        f"| `{name}` | {meaning} | {UNITS[name].value} |"
+        for name, meaning in MEANINGS.items()
+        if name != "rank"
+    ]
+    return "\n".join(["| readout | what is read | unit |", "|---|---|---|", *rows])
+
+
 def generated(text: str) -> str:
     """The README's text with its generated parts made anew."""
-    for name, make in (("methods", methods), ("models", models)):
+    for name, make in (("methods", methods), ("models", models), ("readouts", readouts)):
         pattern = rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)"
         assert re.search(pattern, text, flags=re.S), f"the README has no place for {name}"
         text = re.sub(pattern, lambda m, make=make: m[1] + make() + "\n" + m[2], text, flags=re.S)
