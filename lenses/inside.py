@@ -14,10 +14,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lenses import handover
-from lenses.passes import Passes
 from lenses.sublayers import Call, Sublayers, find, silent
 from lenses.trace import Trace
 from lenses.twin import Step, twin
+from lenses.waves import Waves
 
 PROBE = 4
 """Tokens with which the parts of a block are looked for."""
@@ -26,7 +26,7 @@ Visit = Callable[[int, Call, Tensor], Any]
 """What is done at a block: (its number, the block with its inputs, its state) → what it hands on."""
 
 
-class Inside(Passes):
+class Inside(Waves):
     """What can be run of a part of a block."""
 
     _sublayers: tuple[Sublayers | None, ...] | None = None

@@ -138,14 +138,16 @@ class Options:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that count, by name; those left to the lens and switches that are off are left out."""
+        """The options that count, by name; those left to the lens are left out, and those that lenses
+        share where they are as usual."""
 
         def counts(f: dataclasses.Field[Any]) -> bool:
-            when = f.metadata.get("when")
-            return when is None or getattr(self, when[0]) in when[1:]
+            when, value = f.metadata.get("when"), getattr(self, f.name)
+            usual = f.metadata.get("shared") and value == f.default
+            told = value is not None and value is not False and not usual
+            return told and (when is None or getattr(self, when[0]) in when[1:])
 
-        values = {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
-        return {name: value for name, value in values.items() if value is not None and value is not False}
+        return {f.name: getattr(self, f.name) for f in fields(self) if counts(f)}
 
 
 def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:

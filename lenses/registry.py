@@ -66,15 +66,15 @@ def choose(
     return made
 
 
-def takes(lens: type[Lens], name: str, value: Any) -> bool:
-    """Whether a lens has this option, and this value is one of its choices where it has choices."""
+def takes(lens: Any, name: str, value: Any) -> bool:
+    """Whether a lens's class has this option, and this value is one of its choices where it has choices."""
     if name not in [f.name for f in fields(lens)]:
         return False
     known = choices_of(lens, name)
     return not known or value in known
 
 
-def choices_of(lens: type[Lens], name: str) -> list[str]:
+def choices_of(lens: Any, name: str) -> list[str]:
     """The words that an option of a lens can be; none for an option that is no choice of words."""
     return choices(get_type_hints(lens)[name])
 

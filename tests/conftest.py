@@ -31,7 +31,11 @@ import streamlit.testing.v1
 import torch
 import transformers  # noqa: F401
 import typer  # noqa: F401
+from hypothesis import settings
 from jaxtyping import install_import_hook
+
+settings.register_profile("ours", deadline=None)  # a machine that is busy is no fault
+settings.load_profile("ours")
 
 typing.TYPE_CHECKING = True
 with install_import_hook("lenses", "beartype.beartype"):

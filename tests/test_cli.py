@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -296,9 +297,15 @@ def process(*arguments, stdout=subprocess.PIPE, **options):
     )  # fmt: skip
 
 
+def foreign(stderr: str) -> str:
+    """What is no word of ours about work that takes long, which comes where a machine is slow."""
+    ours = re.compile(r"[a-z][a-z0-9 .-]*(: \d+ of \d+)?")
+    return "\n".join(line for line in stderr.splitlines() if not ours.fullmatch(line))
+
+
 def test_a_process_puts_only_json_on_stdout_and_no_foreign_bars_on_stderr(folders):
     done = process(*asked("w", "tiny.gguf", "--format", "json"), cwd=folders)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, foreign(done.stderr)) == (0, "")
     assert faults(parsed(done.stdout), COMPARISON) == []
 
 
@@ -316,7 +323,7 @@ def test_a_reader_that_goes_away_is_no_traceback(folders):
     os.close(reader)
     with os.fdopen(writer, "w") as gone:
         done = process(*asked("w3", "llama", "--format", "json"), stdout=gone, cwd=folders)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, foreign(done.stderr)) == (1, "")
 
 
 @pytest.mark.real

@@ -12,11 +12,11 @@ import pytest
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
-    "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
-    "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure", "surface",
-    "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory", "registry",
-    "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
+    "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
+    "loading", "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure",
+    "surface", "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory",
+    "registry", "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings",
+    "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
     "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
