@@ -19,9 +19,8 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from lenses import corpus, heldout, moments, unfinished
+from lenses import corpus, heldout, moments, tuned, unfinished
 from lenses.comparison import provenance
-from lenses.convert import cache
 from lenses.corpus import Corpus
 from lenses.decoder import Decoder
 from lenses.errors import BadOption
@@ -150,15 +149,10 @@ def fitting(
         yield from _refined(fit, tensors)
     made = yield from _finished(fit)
     dtype = getattr(torch, made.record["dtype"])
-    for place in (folder, kept(model)):
+    for place in (folder, tuned.kept(decoder)):
         made.save(place, dtype)
     unfinished.end(folder)
     return made
-
-
-def kept(model: str) -> Path:
-    """Where the user's cache has the tuned lens of the model with this fingerprint."""
-    return cache() / "tuned" / model[:16]
 
 
 def _begun(common: dict[str, Any], began: float) -> Generator[Progress, None, Fit]:
@@ -220,8 +214,8 @@ def _finished(fit: Fit) -> Generator[Progress, None, Translators]:
     half = bool(fit.best.matrix.half().isfinite().all())
     rounded = fit.best.matrix.half().float() if half else fit.best.matrix
     change = Change(rounded, fit.by_size)
-    tuned = yield from diverging(fit.decoder, fit.held, change, "the tuned lens on held-out text")
-    losses = {"logit lens": fit.logit_lens, "closed form": fit.closed_form, "tuned": tuned}
+    found = yield from diverging(fit.decoder, fit.held, change, "the tuned lens on held-out text")
+    losses = {"logit lens": fit.logit_lens, "closed form": fit.closed_form, "tuned": found}
     each = fit.text.fit.shape[1] - 1
     record = {
         "model": fit.decoder.name, "source": fit.decoder.source, "revision": fit.decoder.revision,

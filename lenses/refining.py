@@ -25,13 +25,13 @@ from lenses.moments import extended, seen
 from lenses.progress import Progress
 from lenses.translators import size
 
-LIKELY, SAMPLED = 4096, 2048
+LIKELY, SAMPLED = 3072, 1024
 """Tokens of a batch that are read for sure, and those drawn from the rest; few tokens are read whole."""
 
 RATE = 1e-3
 """Adam's step at its largest, in coordinates of unit size."""
 
-WARM = 20
+WARM = 10
 """Steps in which the rate grows to its largest."""
 
 DECAY = 1e-2

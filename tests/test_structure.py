@@ -12,9 +12,11 @@ import pytest
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
-    "twin", "handover", "layout", "proof", "passes", "tail", "decoder", "loading", "readout", "padded",
-    "tokens", "target", "surface", "baseline", "attribution", "lens", "paths", "ablation", "methods",
-    "memory", "registry", "onset", "question", "together", "outcome", "comparison", "findings", "batch",
+    "twin", "handover", "layout", "proof", "passes", "tail", "decoder", "fingerprint", "translators",
+    "loading", "readout", "padded", "tokens", "target", "tuned", "surface", "baseline", "attribution", "lens",
+    "paths", "ablation", "methods",
+    "memory", "registry", "onset", "question", "together", "outcome", "comparison", "corpus",
+    "moments", "refining", "heldout", "unfinished", "fitting", "findings", "batch",
     "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "aggregates", "toy",
     "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip

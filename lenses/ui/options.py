@@ -126,7 +126,7 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
     elif float in kinds:
         st.number_input(title, value=None, placeholder="left to the lens", **common)
     else:
-        st.text_input(title, placeholder="all, or 0,4,8", **common)
+        st.text_input(title, placeholder="left to the lens" if str in kinds else "all, or 0,4,8", **common)
 
 
 def _help(f: dataclasses.Field[Any]) -> str:
