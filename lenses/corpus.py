@@ -48,7 +48,7 @@ class Corpus:
     """
 
     fit: Int[Tensor, "window position"]
-    held: Int[Tensor, "window position"]
+    held: Int[Tensor, "held position"]
     record: dict[str, Any]
     """Its name, sha256 and numbers of characters and tokens."""
 
