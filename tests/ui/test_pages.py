@@ -28,6 +28,10 @@ from tests.ui.pages import (
 )
 
 
+HAVE = [name for name in registry.LENSES if name != "tuned-lens"]
+"""The lenses that a tiny model has."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return str(tiny.save("gpt2", tmp_path_factory.mktemp("models") / "gpt2"))
