@@ -43,12 +43,16 @@ def run(
     *,
     batch_size: int = BATCH,
 ) -> Iterator[Outcome]:
-    """The outcome of each row, in no fixed order; by default with the lenses of `registry.quick`.
+    """The outcome of each row, in no fixed order; by default with the lenses of `registry.quick`
+    that the model can have.
 
     The target of a row is its own or the model's most likely next token, after the prompt's last
     token. Raises `UnknownLens` and `BadOption` for what is wrong with the lenses, not with a row.
     """
-    chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or registry.quick()]
+    chosen = [
+        registry.get(lens) if isinstance(lens, str) else lens
+        for lens in lenses or registry.having(decoder, registry.quick())
+    ]
     for step in running(decoder, rows, chosen, batch_size=batch_size):
         if isinstance(step, tuple):
             yield from step

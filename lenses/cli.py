@@ -1,4 +1,4 @@
-"""The command line: `lenses compare`, `map`, `report`, `models` and `methods`.
+"""The command line: `lenses compare`, `map`, `report`, `fit-tuned-lens`, `models` and `methods`.
 
 Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
 Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
@@ -85,7 +85,7 @@ Quick = Annotated[
     list[str] | None,
     typer.Option("--lens", help="A lens; repeat for more. Those that read a trace once by default."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the run that the folder holds.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with what was stopped in the folder.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Prompts in one pass of the model, at most.")]
 Encoding = Annotated[str | None, typer.Option(help="The file's encoding; found out by default.")]
 Delimiter = Annotated[
@@ -94,6 +94,15 @@ Delimiter = Annotated[
 Header = Annotated[
     bool | None, typer.Option("--header/--no-header", help="Whether the first line names the columns.")
 ]
+CorpusFile = Annotated[Path, typer.Argument(help="The text: a UTF-8 file, better of 100,000 words or more.")]
+LensFolder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the lens is written into.")]
+ClosedForm = Annotated[
+    bool, typer.Option("--closed-form", help="Only the ridge regression: quick, less good.")
+]
+Minutes = Annotated[float, typer.Option(help="How long a fit may take in all.")]
+FitSteps = Annotated[int | None, typer.Option(help="Just so many steps instead: the same lens each time.")]
+FitTokens = Annotated[int, typer.Option(help="Tokens of the text for the closed form, at most.")]
+Seed = Annotated[int, typer.Option(min=0, help="Which text is held out, and how the rest is shuffled.")]
 PromptColumn = Annotated[str | None, typer.Option(help="The column of the prompts, if not `prompt`.")]
 TargetColumn = Annotated[str | None, typer.Option(help="The column of the words, if not `target`.")]
 
@@ -125,6 +134,7 @@ def compare(
         against=against,
     )  # fmt: skip
     decoder = console.load(model)
+    lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     with console.status("comparing"):
         from lenses import comparison
 
@@ -192,6 +202,7 @@ def report(
     for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
         said.print(f"Note: {note}", markup=False, soft_wrap=True)
     decoder = console.load(model)
+    lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     from lenses import report as reports
 
     reports.readable(listed)
@@ -199,19 +210,41 @@ def report(
     if slow := [lens for lens in lenses if lens.slow]:
         seconds = console.watched(reports.estimating(decoder, listed.rows, slow))
         said.print(f"{', '.join(lens.name for lens in slow)}: about {seconds / 60:.0f} min for this list")
-    try:
+    with console.resumable(output):
         found = console.watched(
             reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
-    except KeyboardInterrupt:
-        said.print(
-            f"What is done is kept in {output}: run the same with --resume to go on.",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
-        raise
     from lenses import terminal
 
     terminal.report(found, output, console.console())
+
+
+@app.command()
+def fit_tuned_lens(
+    corpus: CorpusFile,
+    output: LensFolder,
+    model: Model = DEFAULT,
+    closed_form: ClosedForm = False,
+    resume: Resume = False,
+    minutes: Minutes = 45.0,
+    steps: FitSteps = None,
+    tokens: FitTokens = 60_000,
+    seed: Seed = 0,
+) -> None:
+    """Fit a tuned lens for a model on a text; afterwards the lens `tuned-lens` finds it by itself.
+
+    A fit that was stopped goes on with --resume. Losses are in nats on text that is held out.
+    """
+    _refuse_no_folder(output)
+    corpus.open().close()  # a text that is not there is noticed before the model is loaded
+    from lenses import terminal
+    from lenses.fitting import Settings, fitting
+
+    settings = Settings(closed_form, minutes, tokens, seed, steps)
+    decoder = console.load(model)
+    with console.resumable(output):
+        made = console.watched(fitting(decoder, corpus, output, settings, resume))
+    terminal.fitted(made.record, output, console.console())
 
 
 @app.command()

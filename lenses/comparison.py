@@ -33,13 +33,16 @@ def compare(
     lenses: Sequence[str | Lens] | None = None,
     chat: bool = False,
 ) -> Comparison:
-    """The prompt's target seen by each lens (all registered lenses by default).
+    """The prompt's target seen by each lens (all that the model can have by default).
 
     `target` is the text of a token, or its id; by default the model's most likely next token after
     `position` (the last). A lens that this model does not allow is left out with a warning. Raises
     `BadPrompt`, `UnknownLens`, `UnsupportedModel` and `NonFinite`.
     """
-    chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or registry.LENSES]
+    chosen = [
+        registry.get(lens) if isinstance(lens, str) else lens
+        for lens in lenses or registry.having(decoder, registry.LENSES)
+    ]
     question = ask(decoder, prompt, target=target, position=position, chat=chat)
     return finish(comparing(decoder, question, chosen))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from lenses.decoder import Decoder
     from lenses.progress import Progress
@@ -62,6 +63,17 @@ def _logged(work: Generator[Progress, None, Any]) -> Any:
             done = f": {step.done} of {step.total}" if step.total else ""
             sys.stderr.write(f"{step.text}{done}\n")
             sys.stderr.flush()
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Work whose parts are kept in a folder: says how to go on where it is stopped."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        text = f"What is done is kept in {folder}: run the same with --resume to go on."
+        console(stderr=True).print(text, markup=False, soft_wrap=True)
+        raise
 
 
 @contextmanager

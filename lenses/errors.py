@@ -37,6 +37,10 @@ class BadPromptFile(LensesError):
     """A prompt list could not be read; the text names the line."""
 
 
+class BadCorpus(LensesError):
+    """The text that a tuned lens is to be fitted on can't be read, or is too short."""
+
+
 class BadRun(LensesError):
     """A folder can't take this run: another one is in it, or its files can't be read."""
 

@@ -74,6 +74,13 @@ class Lens(Protocol):
         probability there: a coarse picture of `attribute`. None where it has none."""
         ...
 
+    def available(self, decoder: Decoder) -> str:
+        """Why this model can't have it, as `attribute` would say; empty where it can.
+
+        Asked for lists of lenses that nobody chose: a lens that is asked for is refused loudly.
+        """
+        ...
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution: ...
 
     def attributing(
@@ -119,6 +126,9 @@ class Options:
 
     def sketch(self, *_: Any) -> Attribution | None:
         return None
+
+    def available(self, decoder: Decoder) -> str:  # noqa: ARG002
+        return ""
 
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lenses.attribution import Claim
 from lenses.errors import BadOption, UnknownLens
@@ -12,8 +13,14 @@ from lenses.methods.dla import DLA
 from lenses.methods.ig_lens import IGLens
 from lenses.methods.layer_ig import LayerIG
 from lenses.methods.logit_lens import LogitLens
+from lenses.methods.tuned_lens import TunedLens
 
-LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance)}
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
+
+LENSES: dict[str, type[Lens]] = {
+    lens.name: lens for lens in (IGLens, LogitLens, TunedLens, DLA, LayerIG, Conductance)
+}
 
 
 def get(name: str, **options: Any) -> Lens:
@@ -29,6 +36,11 @@ def get(name: str, **options: Any) -> Lens:
 def quick() -> list[str]:
     """The names of the lenses that read a trace once, which a list is run with by default."""
     return [name for name in LENSES if not get(name).slow]
+
+
+def having(decoder: Decoder, names: Iterable[str]) -> list[str]:
+    """Those of these lenses that the model can have: for lists that nobody chose."""
+    return [name for name in names if not get(name).available(decoder)]
 
 
 def choose(

@@ -7,7 +7,7 @@ matrix product, and on request by a faster kernel; the proof at load takes these
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,36 @@ class Tail(Inside):
         Its roundings are not the model's own, though no worse.
         """
         return other_product(self.model.get_submodule(str(self._layout.head)), given)
+
+    def partly(
+        self, tokens: Int[Tensor, " token"]
+    ) -> Callable[[Float[Tensor, "row width"]], Float[Tensor, "row token"]]:
+        """What makes the logits of some tokens alone out of final residual vectors; differentiable.
+
+        The head's product is done for these tokens only, where the model takes that without any other
+        logit; otherwise all are made and the rest is left out.
+        """
+
+        def whole(rows: Tensor) -> Tensor:
+            return self.resume(self.blocks, rows[:, None])[:, 0][:, tokens]
+
+        head = self._plain_head()
+        if head is None or len(tokens) == self.vocabulary:
+            return whole
+        weight = head.weight.detach()[tokens]
+        bias = None if head.bias is None else head.bias.detach()[tokens]
+
+        def step(_: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Tensor:
+            return nn.functional.linear(hidden, weight, bias)
+
+        def part(rows: Tensor) -> Tensor:
+            return self._resume(self.blocks, rows[:, None], None, {str(self._layout.head): step})[:, 0]
+
+        with torch.no_grad():
+            probe = torch.linspace(-1, 1, self.width, device=weight.device, dtype=self.dtype)[None]
+            expected, found = whole(probe), part(probe)
+        same = found.shape == expected.shape and torch.allclose(found, expected, 1e-4, 1e-4)
+        return part if same else whole
 
     @torch.no_grad()
     def before_head(self, rows: Float[Tensor, "row width"]) -> Float[Tensor, "row head"]:

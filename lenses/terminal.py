@@ -97,6 +97,19 @@ def report(found: Findings, folder: Path, console: Console) -> None:
     console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))
 
 
+def fitted(record: dict[str, Any], folder: Path, console: Console) -> None:
+    """How far a tuned lens is from the model at each depth, and where it is kept."""
+    losses = record["loss"]
+    table = Table("depth", *losses, title="KL to the model's final distribution, nats, held-out text")
+    for depth, row in enumerate(zip(*losses.values(), strict=True)):
+        table.add_row(str(depth), *(f"{loss:.3f}" for loss in row))
+    console.print(table)
+    console.print(
+        Text(f"Kept in {folder}, and in your cache, where the lens tuned-lens finds it by itself."),
+        soft_wrap=True,
+    )
+
+
 def methods(console: Console) -> None:
     """The table of `lenses methods`."""
     _print_rows(registry.table(), console)

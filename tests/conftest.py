@@ -45,6 +45,7 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.cli
     import lenses.comparison
     import lenses.depth_map
+    import lenses.fitting
     import lenses.loading
     import lenses.mapping
     import lenses.paths
@@ -56,6 +57,7 @@ with install_import_hook("lenses", "beartype.beartype"):
     import lenses.tables
     import lenses.terminal
     import lenses.toy
+    import lenses.tuned
     import lenses.ui.map
     import lenses.ui.parts
     import lenses.ui.shell

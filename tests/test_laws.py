@@ -18,7 +18,7 @@ TARGET = Target(len(tiny.IDS) - 1, tiny.TARGET)
 
 def attribute(family: str, name: str, **options: object) -> lenses.attribution.Attribution:
     decoder = tiny.decoder(family)
-    return registry.get(name, **options).attribute(decoder, decoder.trace(tiny.IDS), TARGET)
+    return tiny.lens(family, name, **options).attribute(decoder, decoder.trace(tiny.IDS), TARGET)
 
 
 @pytest.mark.parametrize("name", registry.LENSES)
@@ -44,8 +44,8 @@ def test_every_lens_keeps_the_contract_of_its_claim(family, name):
 def test_the_future_has_no_part_in_an_answer(family, name):
     decoder = tiny.decoder(family)
     early = Target(2, tiny.TARGET)
-    whole = registry.get(name).attribute(decoder, decoder.trace(tiny.IDS), early)
-    cut = registry.get(name).attribute(decoder, decoder.trace(tiny.IDS[:3]), early)
+    whole = tiny.lens(family, name).attribute(decoder, decoder.trace(tiny.IDS), early)
+    cut = tiny.lens(family, name).attribute(decoder, decoder.trace(tiny.IDS[:3]), early)
     if name in ("layer-ig", "conductance"):
         # Their baseline is the mean of the prompt, which the later tokens are part of.
         options = {"baseline": "token", "token": 7}
@@ -213,7 +213,8 @@ def test_threads_on_one_decoder_get_the_serial_answers():
     prompts = [f"w{a} w{a + 7} w{a + 3}" for a in range(3, 28)]  # four times each: fifty a thread
 
     def values(prompt):
-        found = comparison.compare(decoder, prompt, lenses=list(registry.LENSES))
+        chosen = [tiny.lens("llama", name) for name in registry.LENSES]
+        found = comparison.compare(decoder, prompt, lenses=chosen)
         return [result.attribution.values for result in found.results]
 
     serial = [values(prompt) for prompt in prompts]

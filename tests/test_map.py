@@ -24,7 +24,7 @@ from tests.contract import parsed
 def mapped(family: str, lens: str = "ig-lens", text: str = tiny.PROMPT, **options):
     decoder = tiny.decoder(family)
     prompt = tokens.encode(decoder.tokenizer, text)
-    return finish(mapping(decoder, prompt, registry.get(lens), **options))
+    return finish(mapping(decoder, prompt, tiny.lens(family, lens), **options))
 
 
 @pytest.mark.parametrize("lens", registry.LENSES)
@@ -33,8 +33,9 @@ def test_each_column_is_what_the_lens_says_of_that_position(family, lens):
     found = mapped(family, lens)
     for column, token in zip(found.columns, [*tiny.IDS[1:], None], strict=True):
         alone = lenses.compare(
-            tiny.decoder(family), tiny.PROMPT, target=token, position=column.position, lenses=[lens]
-        )
+            tiny.decoder(family), tiny.PROMPT, target=token, position=column.position,
+            lenses=[tiny.lens(family, lens)],
+        )  # fmt: skip
         (result,) = alone.results
         assert column.target.id == alone.target.token
         assert column.target.probability == pytest.approx(alone.probability, abs=1e-6)

@@ -26,7 +26,7 @@ def test_a_saved_comparison_is_read_back_to_the_same_object(position):
 
 @pytest.mark.parametrize("name", registry.LENSES)
 def test_the_judge_says_of_a_saved_result_what_it_said_before(name):
-    (result,) = outcome.read(saved(lenses=[name])).results
+    (result,) = outcome.read(saved(lenses=[tiny.lens("gpt2", name)])).results
     assert check(result.attribution).gap == result.additivity.gap
 
 

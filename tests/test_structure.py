@@ -13,11 +13,12 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
-    "loading", "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure",
-    "surface", "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory",
-    "registry", "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings",
-    "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
-    "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
+    "fingerprint", "translators", "loading", "readout", "halves", "padded", "tokens", "target", "tuned",
+    "attribution", "readouts", "measure", "surface", "surfacing", "baseline", "lens", "observed", "paths",
+    "ablation", "methods", "memory", "registry", "onset", "question", "together", "onsets", "audit",
+    "outcome", "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting",
+    "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
+    "depth_tables", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

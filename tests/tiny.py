@@ -7,6 +7,7 @@ a bias of zero hides bugs.
 from __future__ import annotations
 
 import functools
+import tempfile
 import zlib
 from pathlib import Path
 
@@ -15,7 +16,10 @@ import torch
 import transformers as hf
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
+from lenses import registry, translators
 from lenses.decoder import Decoder
+from lenses.fingerprint import fingerprint
+from lenses.lens import Lens
 
 IDS = [3, 17, 9, 41, 22, 8]
 PROMPT = "w3 w17 w9 w41 w22 w8"
@@ -150,6 +154,22 @@ def tokenizer(size: int = 64, bos: bool = False) -> hf.PreTrainedTokenizerFast:
 def decoder(family: str) -> Decoder:
     """The family's decoder, shared by tests, none of which may change it."""
     return Decoder(model(family), tokenizer(), family)
+
+
+@functools.cache
+def tuned(family: str) -> Path:
+    """A folder with a tuned lens of the family: matrices and constants of noise."""
+    own, draw = decoder(family), torch.Generator().manual_seed(0)
+    matrix = 0.1 * torch.randn(own.blocks, own.width, own.width, generator=draw)
+    constant = 0.1 * torch.randn(own.blocks, own.width, generator=draw)
+    folder = Path(tempfile.mkdtemp(prefix=f"tuned-{family}-"))
+    translators.Translators(matrix, constant, True, fingerprint(own)).save(folder)
+    return folder
+
+
+def lens(family: str, name: str, **options: object) -> Lens:
+    """The lens as the family can have it: the tuned lens with translators of noise."""
+    return registry.get(name, **({"folder": str(tuned(family))} if name == "tuned-lens" else {}), **options)
 
 
 def save(family: str, folder: Path, **options: object) -> Path:

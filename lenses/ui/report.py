@@ -9,7 +9,7 @@ import streamlit as st
 
 from lenses.errors import LensesError
 from lenses.prompts.wording import counted
-from lenses.registry import LENSES, quick
+from lenses.registry import LENSES, having, quick
 from lenses.ui import lists, options, picker, runs, saved
 from lenses.ui.jobs import Failed
 from lenses.ui.running import follow
@@ -64,7 +64,8 @@ def _new(held: Held | None, listed: PromptList | None) -> None:
 def _ask(held: Held, listed: PromptList) -> None:
     """What a run needs beside the list, what it will cost, and its button; then the run itself."""
     names = st.pills(
-        "Methods", list(LENSES), selection_mode="multi", default=quick(), key="report_lenses",
+        "Methods", list(LENSES), selection_mode="multi", key="report_lenses",
+        default=having(held.decoder, quick()),
         format_func=lambda name: LENSES[name].title, wrap=True, persist_state="session",
     )  # fmt: skip
     with st.expander("Options of the methods"):

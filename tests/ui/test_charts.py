@@ -33,7 +33,8 @@ NASTY = (
 @pytest.fixture(scope="module")
 def found():
     decoder = tiny.decoder("llama")
-    compared = lenses.compare(decoder, tiny.PROMPT, target="w5")
+    chosen = [tiny.lens("llama", name) for name in registry.LENSES]
+    compared = lenses.compare(decoder, tiny.PROMPT, target="w5", lenses=chosen)
     question = ask(decoder, tiny.PROMPT, target="w5")
     return compared, surface.look(decoder, question.trace, question.target)
 

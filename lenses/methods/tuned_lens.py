@@ -1,0 +1,63 @@
+"""Tuned lens: the target's probability as the model reads each depth's state after a fitted affine map.
+
+Law: it ends at the model's own probability, and with maps of zeros it is the logit lens.
+Source: Belrose et al. 2023, arXiv 2303.08112.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from lenses.attribution import Attribution, Claim, Unit
+from lenses.errors import UnsupportedLens
+from lenses.lens import Card, Options, option
+
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
+    from lenses.target import Target
+    from lenses.trace import Trace
+
+
+@dataclass(frozen=True)
+class TunedLens(Options):
+    """A level at each depth: what the model's final answer can be guessed to be from this state."""
+
+    name: ClassVar[str] = "tuned-lens"
+    title: ClassVar[str] = "Tuned lens"
+    claim: ClassVar[Claim] = Claim.LEVEL
+    source: ClassVar[str] = "Belrose et al. 2023, arXiv 2303.08112"
+    card: ClassVar[Card] = Card(
+        measures="The target's probability as the model's own norm and head read this depth's state after an "
+        "affine map that was fitted to foretell the model's final answer.",
+        formula=r"\ell_d = f(h_d + A_d h_d + \lVert h_d \rVert_{\mathrm{rms}}\, b_d), \quad d < L, "
+        r"\qquad \ell_L = f(h_L)",
+        adds_up="Levels are readings, not parts: nothing has to add up.",
+        cost="One forward pass, one small matrix and one head product a depth; the maps are fitted once a "
+        "model (`lenses fit-tuned-lens`).",
+        caveats="A map can know what usually follows, so a level can be ahead of what the model has worked "
+        "out by then. It was fitted on positions after the first and on one kind of text: a first token and "
+        "other text are read less well.",
+    )
+
+    folder: str | None = option(None, "a folder with a lens of this model; found by itself if none")
+
+    def available(self, decoder: Decoder) -> str:
+        from lenses import tuned
+
+        try:
+            tuned.find(decoder, self.folder)
+        except UnsupportedLens as refusal:
+            return str(refusal)
+        return ""
+
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        from lenses import tuned
+
+        levels = tuned.levels(decoder, trace, target, tuned.find(decoder, self.folder))
+        return Attribution(
+            self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(len(levels)), levels,
+            start=float(levels[0]), end=float(levels[-1]),
+        )  # fmt: skip
