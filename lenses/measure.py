@@ -8,7 +8,8 @@ at every depth.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from lenses.readout import Readings
 from lenses.readouts import AGAINST, BIT, OWN, UNITS, combined
 from lenses.target import Target
 from lenses.trace import Trace
+from lenses.translators import Translators
 
 KEPT = 16 << 20
 """Bytes of a trace that holds another word, up to which it is remembered with the target's."""
@@ -62,11 +64,13 @@ class Level:
 
 @dataclass(frozen=True)
 class Measure:
-    """`words` are the target, then what it is measured against or together with."""
+    """`words` are the target, then what it is measured against or together with. `translators` map a state
+    before it is read (the tuned lens); that of the last depth they leave as it is."""
 
     decoder: Decoder
     readout: str
     words: tuple[Word, ...]
+    translators: Translators | None = None
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -83,24 +87,57 @@ class Measure:
     def levels(self, depths: Sequence[int]) -> Level:
         """At some depths of the trace; what was read before is not read again."""
         if self.readout == "kl":
-            (place,) = self.places
-            return Level(self._divergence([place.trace.residual[list(depths), place.position]]), None)
-        detail = self.readout in ("entropy", "rank")
-        return self._level(
-            [readout.some(self.decoder, p.trace, p.position, p.token, depths, detail) for p in self.places]
-        )
+            return Level(self._divergence([self.states(place, depths) for place in self.places]), None)
+        return self._level([self._known(place, list(depths)) for place in self.places])
+
+    def states(self, place: Place, depths: Sequence[int]) -> Float[Tensor, "depth width"]:
+        """The states at some depths, as they are read."""
+        return self.translated(place.trace.residual[list(depths), place.position], depths)
+
+    def translated(
+        self, rows: Float[Tensor, "depth width"], depths: Sequence[int]
+    ) -> Float[Tensor, "depth width"]:
+        """States that stand at these depths, as they are read."""
+        if self.translators is None:
+            return rows
+        return self.translators.translate(list(depths), rows[:, None])[:, 0]
 
     def read(self, rows: Sequence[Float[Tensor, "row width"]]) -> Level:
-        """Of any states: as many rows for each of `places`, put in where these stand."""
+        """Of any states, as they are: as many rows for each of `places`, put in where these stand."""
         if self.readout == "kl":
             return Level(self._divergence(rows), None)
-        detail = self.readout in ("entropy", "rank")
         return self._level(
             [
-                readout.read(self.decoder, some, place.token, detail=detail)
+                readout.read(self.decoder, some, place.token, detail=self._detail)
                 for some, place in zip(rows, self.places, strict=True)
             ]
         )
+
+    @property
+    def _detail(self) -> bool:
+        return self.readout in ("entropy", "rank")
+
+    def _known(self, place: Place, depths: list[int]) -> Readings:
+        known = partial(readout.some, self.decoder, place.trace, place.position, place.token)
+        if self.translators is None:
+            return known(depths, self._detail)
+        before, last = ([d for d in depths if (d == self.decoder.blocks) is end] for end in (False, True))
+        parts = []
+        if before:
+            rows = self.states(place, before)
+            parts.append(readout.read(self.decoder, rows, place.token, detail=self._detail, fast=True))
+        if last:
+            parts.append(known(last, self._detail))
+        columns = zip(*(vars(self._needed(part)).values() for part in parts), strict=True)
+        return Readings(*(np.concatenate(column) for column in columns))
+
+    def _needed(self, found: Readings) -> Readings:
+        """The same without what this readout is not made of."""
+        some = slice(None) if self._detail else slice(0)
+        return replace(
+            found, top=found.top[:, :0], top_probability=found.top_probability[:, :0],
+            rank=found.rank[some], entropy=found.entropy[some],
+        )  # fmt: skip
 
     def differentiable(self, rows: Sequence[Float[Tensor, "row width"]]) -> Float[Tensor, " row"]:
         """The same in the autograd graph of the states, in float32."""
@@ -162,8 +199,16 @@ class Measure:
         return found
 
 
-def measure(decoder: Decoder, trace: Trace, target: Target, name: str, against: str = "") -> Measure:
-    """The readout `name` of a target; `against` is the text of the other word where one is needed.
+def measure(
+    decoder: Decoder,
+    trace: Trace,
+    target: Target,
+    name: str,
+    against: str = "",
+    translators: Translators | None = None,
+) -> Measure:
+    """The readout `name` of a target; `against` is the text of the other word where one is needed, and
+    `tuned` the probability through `translators`.
 
     Raises `BadOption` where that is missing, and `BadPrompt` where the vocabulary lacks it.
     """
@@ -173,7 +218,7 @@ def measure(decoder: Decoder, trace: Trace, target: Target, name: str, against: 
     if name == "variants":
         spelled = variants(decoder, trace, target)
         words += [_word(decoder, trace, target.position, ids) for ids in spelled[1:]]
-    return Measure(decoder, name, tuple(words))
+    return Measure(decoder, "probability" if name == "tuned" else name, tuple(words), translators)
 
 
 def other(decoder: Decoder, trace: Trace, at: Target, text: str, name: str) -> Word:

@@ -26,6 +26,7 @@ UNITS: dict[str, Unit] = {
     "entropy": Unit.ENTROPY,
     "kl": Unit.KL,
     "rank": Unit.RANK,
+    "tuned": Unit.PROBABILITY,
 }
 
 MEANINGS: dict[str, str] = {
@@ -39,6 +40,7 @@ MEANINGS: dict[str, str] = {
     "entropy": "how undecided the whole distribution is, in bits",
     "kl": "how far the distribution is from the model's final one (KL divergence, in bits)",
     "rank": "the target's place among all tokens, 1 for the likeliest; of a word, the worst of its tokens",
+    "tuned": "the target's probability, each state mapped by the tuned lens before it is read",
 }
 """What each reads, in plain words."""
 

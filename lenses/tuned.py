@@ -1,4 +1,4 @@
-"""Which tuned lens a model has, and what it reads of a trace.
+"""Which tuned lens a model has.
 
 A lens is found by the model's fingerprint, never by its name: in the folder that is asked for, else in the
 user's cache, where `lenses fit-tuned-lens` keeps a copy, else among those that are shipped.
@@ -11,17 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from jaxtyping import Float
-from numpy import ndarray
-
-from lenses import readout
 from lenses.convert import cache
 from lenses.decoder import Decoder
 from lenses.errors import BadOption, UnsupportedLens
 from lenses.fingerprint import fingerprint
-from lenses.target import Target
-from lenses.trace import Trace
 from lenses.translators import PUBLIC_RECORD, RECORD, Translators, load
 
 SHIPPED = (
@@ -68,29 +61,3 @@ def _places(decoder: Decoder) -> Iterator[Path]:
         for record in sorted(shelf.glob(f"*/{RECORD}")):
             if json.loads(record.read_text(encoding="utf-8"))["fingerprint"] == fingerprint(decoder):
                 yield record.parent
-
-
-def levels(
-    decoder: Decoder, trace: Trace, target: Target, translators: Translators
-) -> Float[ndarray, " depth"]:
-    """The target's probability at depths 0…L as the translated states are read; depth L is the model's own.
-
-    For a target of several tokens the product over its tokens, each predicted after those before it.
-    """
-    places = zip(target.positions, target.tokens, strict=True)
-    return np.prod([_read(decoder, trace, *place, translators) for place in places], axis=0)
-
-
-def _read(
-    decoder: Decoder, trace: Trace, position: int, token: int, translators: Translators
-) -> Float[ndarray, " depth"]:
-    """The levels of one token; read once a trace, since IG-Lens may start from the same."""
-    memo = trace.memo.setdefault(decoder, {})
-    key = translators, position, token, trace.residual.device, trace.residual._version
-    if key not in memo:
-        depths = list(range(decoder.blocks))
-        rows = translators.translate(depths, trace.residual[:-1, position][:, None])[:, 0]
-        before = readout.read(decoder, rows, token, fast=True).probability
-        last = readout.levels(decoder, trace, position, token, [decoder.blocks])
-        memo[key] = np.concatenate([before, last])
-    return memo[key].copy()

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import lenses
-from lenses import cli, corpus, fitting, moments, readout, refining, registry, translators, tuned
+from lenses import cli, corpus, fitting, measure, moments, readout, refining, registry, translators, tuned
+from lenses.attribution import Verdict, check
 from lenses.decoder import Decoder
 from lenses.errors import BadCorpus, BadOption, BadRun, UnsupportedLens
 from lenses.fingerprint import fingerprint
@@ -56,11 +57,16 @@ def trace(family: str) -> lenses.trace.Trace:
     return tiny.decoder(family).trace(tiny.IDS)
 
 
+def levels(own: Decoder, read: lenses.trace.Trace, target: Target, made: Translators) -> np.ndarray:
+    depths = range(own.blocks + 1)
+    return measure.measure(own, read, target, "probability", translators=made).levels(depths).values
+
+
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_translators_of_zeros_are_the_logit_lens(family):
-    found = tuned.levels(tiny.decoder(family), trace(family), TARGET, blank(family))
-    levels = readout.levels(tiny.decoder(family), trace(family), *TARGET.positions, TARGET.token, range(4))
-    assert (found == levels).all()
+    found = levels(tiny.decoder(family), trace(family), TARGET, blank(family))
+    plain = readout.levels(tiny.decoder(family), trace(family), *TARGET.positions, TARGET.token, range(4))
+    assert (found == plain).all()
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
@@ -78,8 +84,8 @@ def test_the_levels_equal_their_naive_twin_and_end_at_the_models_own_probability
 
 def test_a_target_of_several_tokens_has_the_product_of_their_levels():
     own, made = tiny.decoder("llama"), blank("llama")
-    whole = tuned.levels(own, trace("llama"), Target(3, 22, (8,)), made)
-    parts = [tuned.levels(own, trace("llama"), Target(*part), made) for part in ((3, 22), (4, 8))]
+    whole = levels(own, trace("llama"), Target(3, 22, (8,)), made)
+    parts = [levels(own, trace("llama"), Target(*part), made) for part in ((3, 22), (4, 8))]
     assert whole == pytest.approx(parts[0] * parts[1], rel=1e-12)
 
 
@@ -343,7 +349,7 @@ def test_a_lens_that_the_package_itself_saved_is_read(tmp_path, monkeypatch):
         torch.nn.init.normal_(one.bias)
     theirs.save(tmp_path)
     own = Decoder(model, tiny.tokenizer(), "gpt2")
-    found = tuned.levels(own, own.trace(tiny.IDS), TARGET, tuned.find(own, str(tmp_path)))
+    found = levels(own, own.trace(tiny.IDS), TARGET, tuned.find(own, str(tmp_path)))
     states = model(torch.tensor([tiny.IDS]), output_hidden_states=True).hidden_states
     for depth in range(own.blocks):
         level = theirs(states[depth][0, -1], depth).softmax(-1)[TARGET.token]
@@ -464,3 +470,52 @@ def test_wrong_input_to_the_command_is_one_line(
     assert found == status
     assert match in printed.err
     assert "Traceback" not in printed.err
+
+
+@pytest.mark.parametrize("family", tiny.SOME)
+def test_the_tuned_ledger_is_the_difference_of_tuned_levels_and_ends_at_the_models_own(family):
+    own, folder = tiny.decoder(family), str(tiny.tuned(family))
+    levels = registry.get("tuned-lens", folder=folder).attribute(own, trace(family), TARGET)
+    ledger = registry.get("ig-lens", readout="tuned", folder=folder).attribute(own, trace(family), TARGET)
+    np.testing.assert_allclose(ledger.values, np.diff(levels.values), atol=1e-12)
+    assert check(ledger).verdict is Verdict.EXACT
+    plain = registry.get("ig-lens").attribute(own, trace(family), TARGET)
+    assert ledger.end == plain.end
+    some = registry.get("ig-lens", readout="tuned", folder=folder, depths=(1,))
+    np.testing.assert_allclose(
+        some.attribute(own, trace(family), TARGET).values,
+        [levels.values[1] - levels.values[0], levels.values[-1] - levels.values[1]],
+        atol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("baseline", ["mean", "zero"])
+def test_a_tuned_ledger_closes_from_any_baseline_and_by_its_gradient(baseline):
+    own, folder = tiny.decoder("gpt2"), str(tiny.tuned("gpt2"))
+    options = {"readout": "tuned", "folder": folder, "baseline": baseline}
+    observed = registry.get("ig-lens", **options).attribute(own, trace("gpt2"), TARGET)
+    assert check(observed).verdict is Verdict.EXACT
+    gradual = registry.get("ig-lens", estimator="gradient", steps=200, **options).attribute(
+        own, trace("gpt2"), TARGET
+    )
+    # 200 Gauss–Legendre points in float32.
+    np.testing.assert_allclose(gradual.values, observed.values, atol=2e-4)
+
+
+@pytest.mark.parametrize("readout", ["bits", "entropy", "kl", "rank", "logit"])
+def test_the_tuned_lens_reads_whatever_the_logit_lens_does(readout):
+    own, folder = tiny.decoder("llama"), str(tiny.tuned("llama"))
+    tuned_level = registry.get("tuned-lens", readout=readout, folder=folder).attribute(
+        own, trace("llama"), TARGET
+    )
+    plain = registry.get("logit-lens", readout=readout).attribute(own, trace("llama"), TARGET)
+    assert tuned_level.unit is plain.unit
+    assert tuned_level.values[-1] == pytest.approx(plain.values[-1], abs=1e-6)
+    assert (tuned_level.values[:-1] != plain.values[:-1]).any()
+
+
+def test_halves_through_a_tuned_lens_are_refused():
+    own = tiny.decoder("llama")
+    lens = registry.get("ig-lens", readout="tuned", halves=True, folder=str(tiny.tuned("llama")))
+    with pytest.raises(BadOption, match="halves can't be read through a tuned lens"):
+        lens.attribute(own, trace("llama"), TARGET)

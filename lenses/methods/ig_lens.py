@@ -66,13 +66,17 @@ class IGLens(Options):
         None, "the text to take the mean of; a short one of ours if empty", when=("baseline", "corpus"),
         live=True,
     )  # fmt: skip
-    readout: Readout = option(
+    readout: Readout | Literal["tuned"] = option(
         "probability", "what is read of the target, which the ledger is kept in", live=True, shared=True,
         meanings=MEANINGS,
     )  # fmt: skip
     against: str = option(
         "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
     )
+    folder: str | None = option(
+        None, "a folder with a tuned lens of this model; found by itself if none", when=("readout", "tuned"),
+        shared=True,
+    )  # fmt: skip
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True
     )
@@ -88,18 +92,29 @@ class IGLens(Options):
     def slow(self) -> bool:
         return self.estimator == "gradient"
 
+    def available(self, decoder: Decoder) -> str:
+        from lenses.methods.tuned_lens import TunedLens
+
+        return TunedLens(folder=self.folder).available(decoder) if self.readout == "tuned" else ""
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         return finish(self.attributing(decoder, trace, target))
 
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target
     ) -> Generator[Progress, None, Attribution]:
-        from lenses import baseline
+        from lenses import baseline, tuned
         from lenses.measure import measure
 
         depths = self._depths(trace.blocks)
         yield Progress("reading every depth")
-        f = measure(decoder, trace, target, self.readout, self.against)
+        translators = tuned.find(decoder, self.folder) if self.readout == "tuned" else None
+        if self.halves and translators is not None:
+            raise BadOption(
+                "ig-lens: halves can't be read through a tuned lens, which has no map between attention and "
+                "MLP: take another readout, or leave halves"
+            )
+        f = measure(decoder, trace, target, self.readout, self.against, translators)
         if self.halves:  # all at once, so that chosen depths and those between were read alike
             f.levels(range(trace.blocks + 1))
         found = f.levels([0, *depths])
@@ -107,6 +122,7 @@ class IGLens(Options):
             baseline.residual(self.baseline, decoder, place.trace, place.position, self.token, self.corpus)
             for place in f.places
         ]
+        starts = [f.translated(start[None], [0])[0] for start in starts]
         if self.baseline != "embedding":
             found = found.begun(f.read([start[None] for start in starts]))
         if self.slow:
@@ -173,7 +189,7 @@ class IGLens(Options):
 
         nodes, weights = rule(self.rule, self.steps)
         paths = [
-            torch.cat([start[None], place.trace.residual[list(depths), place.position]])
+            torch.cat([start[None], f.states(place, depths)])
             for start, place in zip(starts, f.places, strict=True)
         ]
         segment = torch.arange(len(depths)).repeat_interleave(self.steps)

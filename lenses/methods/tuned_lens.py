@@ -7,13 +7,14 @@ Source: Belrose et al. 2023, arXiv 2303.08112.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from lenses.attribution import Attribution, Claim, Unit
+from lenses.attribution import Attribution, Claim
 from lenses.errors import UnsupportedLens
 from lenses.lens import Card, Options, option
+from lenses.readouts import AGAINST, MEANINGS, UNITS, Readout
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
@@ -42,7 +43,15 @@ class TunedLens(Options):
         "other text are read less well.",
     )
 
-    folder: str | None = option(None, "a folder with a lens of this model; found by itself if none")
+    readout: Readout | Literal["rank"] = option(
+        "probability", "what is read of the target at each depth", live=True, shared=True, meanings=MEANINGS
+    )
+    against: str = option(
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
+    )
+    folder: str | None = option(
+        None, "a folder with a tuned lens of this model; found by itself if none", shared=True
+    )
 
     def available(self, decoder: Decoder) -> str:
         from lenses import tuned
@@ -55,9 +64,12 @@ class TunedLens(Options):
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         from lenses import tuned
+        from lenses.measure import measure
 
-        levels = tuned.levels(decoder, trace, target, tuned.find(decoder, self.folder))
+        translators = tuned.find(decoder, self.folder)
+        f = measure(decoder, trace, target, self.readout, self.against, translators)
+        found = f.levels(range(trace.blocks + 1))
         return Attribution(
-            self.name, self.options, Unit.PROBABILITY, self.claim, np.arange(len(levels)), levels,
-            start=float(levels[0]), end=float(levels[-1]),
+            self.name, self.options, UNITS[self.readout], self.claim, np.arange(len(found.values)),
+            found.values, start=float(found.values[0]), end=float(found.values[-1]), pieces=found.pieces,
         )  # fmt: skip
