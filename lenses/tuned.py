@@ -7,11 +7,13 @@ user's cache, where `lenses fit-tuned-lens` keeps a copy, else among those that 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy import ndarray
 
@@ -77,20 +79,38 @@ def levels(
 
     For a target of several tokens the product over its tokens, each predicted after those before it.
     """
-    places = zip(target.positions, target.tokens, strict=True)
-    return np.prod([_read(decoder, trace, *place, translators) for place in places], axis=0)
+    return remember(decoder, [(trace, target)], translators)[0]
 
 
-def _read(
-    decoder: Decoder, trace: Trace, position: int, token: int, translators: Translators
-) -> Float[ndarray, " depth"]:
-    """The levels of one token; read once a trace, since IG-Lens may start from the same."""
-    memo = trace.memo.setdefault(decoder, {})
-    key = translators, position, token, trace.residual.device, trace.residual._version
-    if key not in memo:
+def remember(
+    decoder: Decoder, wanted: Sequence[tuple[Trace, Target]], translators: Translators
+) -> list[Float[ndarray, " depth"]]:
+    """`levels` of many targets, read in one pool of rows; kept with the traces, so that each is read once."""
+    pieces = [
+        [(trace, *place) for place in zip(target.positions, target.tokens, strict=True)]
+        for trace, target in wanted
+    ]
+    unread = [
+        one for parts in pieces for one in parts if _key(*one, translators) not in _memo(decoder, one[0])
+    ]
+    if unread:
         depths = list(range(decoder.blocks))
-        rows = translators.translate(depths, trace.residual[:-1, position][:, None])[:, 0]
-        before = readout.read(decoder, rows, token, fast=True).probability
-        last = readout.levels(decoder, trace, position, token, [decoder.blocks])
-        memo[key] = np.concatenate([before, last])
-    return memo[key].copy()
+        states = torch.stack([trace.residual[:-1, position] for trace, position, _ in unread], dim=1)
+        rows = translators.translate(depths, states).flatten(0, 1)
+        tokens = torch.tensor([token for *_, token in unread]).repeat(decoder.blocks)
+        found = readout.read(decoder, rows, tokens, fast=True).probability.reshape(decoder.blocks, -1)
+        for k, one in enumerate(unread):
+            last = readout.levels(decoder, *one, [decoder.blocks])
+            _memo(decoder, one[0])[_key(*one, translators)] = np.concatenate([found[:, k], last])
+    return [
+        np.prod([_memo(decoder, one[0])[_key(*one, translators)] for one in parts], axis=0)
+        for parts in pieces
+    ]
+
+
+def _memo(decoder: Decoder, trace: Trace) -> dict[Any, Any]:
+    return trace.memo.setdefault(decoder, {})
+
+
+def _key(trace: Trace, position: int, token: int, translators: Translators) -> tuple[Any, ...]:
+    return translators, position, token, trace.residual.device, trace.residual._version

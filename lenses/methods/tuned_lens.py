@@ -6,6 +6,7 @@ Source: Belrose et al. 2023, arXiv 2303.08112.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -52,6 +53,11 @@ class TunedLens(Options):
         except UnsupportedLens as refusal:
             return str(refusal)
         return ""
+
+    def prepare(self, decoder: Decoder, wanted: Sequence[tuple[Trace, Target]]) -> None:
+        from lenses import tuned
+
+        tuned.remember(decoder, wanted, tuned.find(decoder, self.folder))
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         from lenses import tuned
