@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TypeAlias
 
@@ -16,7 +17,7 @@ import torch
 from lenses import comparison, padded, question, registry, together, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
+from lenses.errors import BadOption, BadPrompt, LensesError, NonFinite, UnsupportedLens, UnsupportedModel
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -156,6 +157,10 @@ def _answers(
             return (_defect(batch[0][0], error),)
         return (yield from _parts(decoder, batch, (len(batch) + 1) // 2, lenses, step))
     outcomes = []
+    wanted = [(one.trace, one.target) for one in asked if isinstance(one, Question)]
+    for lens in lenses if len(wanted) > 1 else ():
+        with suppress(UnsupportedLens, NonFinite):  # each row is explained by itself below, and says so
+            lens.prepare(decoder, wanted)
     for (row, *_), one in zip(batch, asked, strict=True):
         outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
     return tuple(outcomes)

@@ -34,10 +34,10 @@ from lenses.translators import Translators
 WINDOWS = 2
 """Windows of text in a step of the refinement."""
 
-LOOKS = 4
+LOOKS = 6
 """How often held-out text is looked at in a whole refinement."""
 
-PATIENCE, GAIN = 2, 2e-3
+PATIENCE, GAIN = 3, 2e-3
 """It ends early after so many looks in a row that took less than this part off the mean loss."""
 
 SAVE = 60.0
@@ -185,7 +185,8 @@ def _again(common: dict[str, Any], began: float, tensors: dict[str, Tensor], kno
 def _refined(fit: Fit, tensors: dict[str, Tensor]) -> Generator[Progress, None, None]:
     """Steps of Adam until the time or their number is over, or nothing is gained any more."""
     refiner = Refiner(fit.decoder, Change(fit.start.closed, fit.by_size), fit.start.whiten)
-    refiner.restore(tensors, fit.steps)
+    if tensors:
+        refiner.restore(tensors, fit.steps)
     fit.keep(refiner)
     while fit.part < 1 and fit.stale < PATIENCE:
         loss = refiner.step(moments.states(fit.decoder, fit.windows()), fit.part, fit.settings.seed)
@@ -202,10 +203,12 @@ def _refined(fit: Fit, tensors: dict[str, Tensor]) -> Generator[Progress, None, 
 
 
 def _look(fit: Fit, refiner: Refiner) -> Generator[Progress, None, None]:
-    """Keep at each depth what is better on held-out text, and count looks that brought nothing."""
+    """Keep at each depth what is better on held-out text, put back what is worse, and count looks in vain."""
     change, before = refiner.change(), fit.best.loss.mean()
     loss = yield from diverging(fit.decoder, fit.held, change, f"step {fit.steps} on held-out text")
+    worse = loss > fit.best.loss
     fit.best = fit.best.or_better(change.matrix, loss)
+    refiner.back(worse, fit.best.matrix)
     fit.stale = 0 if fit.best.loss.mean() < (1 - GAIN) * before else fit.stale + 1
 
 

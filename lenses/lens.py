@@ -81,6 +81,13 @@ class Lens(Protocol):
         """
         ...
 
+    def prepare(self, decoder: Decoder, wanted: Sequence[tuple[Trace, Target]]) -> None:
+        """Read at once what `attribute` will need of many targets; it gives the same without.
+
+        Raises what `attribute` raises.
+        """
+        ...
+
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution: ...
 
     def attributing(
@@ -129,6 +136,9 @@ class Options:
 
     def available(self, decoder: Decoder) -> str:  # noqa: ARG002
         return ""
+
+    def prepare(self, *_: Any) -> None:
+        return None
 
     def attributing(
         self, decoder: Decoder, trace: Trace, target: Target

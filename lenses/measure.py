@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,34 +18,15 @@ from jaxtyping import Float
 from numpy import ndarray
 from torch import Tensor
 
-from lenses import readout, target, tokens
+from lenses import readout
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, NonFinite
+from lenses.errors import NonFinite
 from lenses.readout import Readings
 from lenses.readouts import AGAINST, BIT, OWN, UNITS, combined
 from lenses.target import Target
 from lenses.trace import Trace
 from lenses.translators import Translators
-
-KEPT = 16 << 20
-"""Bytes of a trace that holds another word, up to which it is remembered with the target's."""
-
-
-@dataclass(frozen=True)
-class Word:
-    """Tokens that are read one after another, and the trace that holds all but the last."""
-
-    trace: Trace
-    target: Target
-
-
-@dataclass(frozen=True)
-class Place:
-    """One token of a word: a position of a trace, and the token that is read there."""
-
-    trace: Trace
-    position: int
-    token: int
+from lenses.words import Place, Word, at_place, other, variants
 
 
 @dataclass(frozen=True)
@@ -121,11 +103,9 @@ class Measure:
         known = partial(readout.some, self.decoder, place.trace, place.position, place.token)
         if self.translators is None:
             return known(depths, self._detail)
+        remember([self])
         before, last = ([d for d in depths if (d == self.decoder.blocks) is end] for end in (False, True))
-        parts = []
-        if before:
-            rows = self.states(place, before)
-            parts.append(readout.read(self.decoder, rows, place.token, detail=self._detail, fast=True))
+        parts = [_memo(self, place)[_key(self, place)].at(before)] if before else []
         if last:
             parts.append(known(last, self._detail))
         columns = zip(*(vars(self._needed(part)).values() for part in parts), strict=True)
@@ -217,63 +197,35 @@ def measure(
         words.append(other(decoder, trace, target, against, name))
     if name == "variants":
         spelled = variants(decoder, trace, target)
-        words += [_word(decoder, trace, target.position, ids) for ids in spelled[1:]]
+        words += [at_place(decoder, trace, target.position, ids) for ids in spelled[1:]]
     return Measure(decoder, "probability" if name == "tuned" else name, tuple(words), translators)
 
 
-def other(decoder: Decoder, trace: Trace, at: Target, text: str, name: str) -> Word:
-    """Another word at the target's place."""
-    if not text:
-        raise BadOption(
-            f"the readout {name} needs another word to measure against: give one, such as ' London'"
-        )
-    ids, _ = target.pieces(decoder.tokenizer, _before(decoder, trace, at), text)
-    if wrong := [id for id in ids if id >= decoder.vocabulary]:
-        raise BadOption(f"{text!r} is outside this vocabulary of {decoder.vocabulary} tokens (id {wrong[0]})")
-    return _word(decoder, trace, at.position, tuple(ids))
+def remember(measures: Sequence[Measure]) -> None:
+    """Read at once what many measures through one tuned lens need of all depths but the last; kept with
+    their traces."""
+    pairs = [(f, place) for f in measures for place in f.places if f.translators is not None]
+    unread = {_key(*pair): pair for pair in pairs if _key(*pair) not in _memo(*pair)}
+    if not unread:
+        return
+    (first, _), *_ = unread.values()
+    depths = range(first.decoder.blocks)
+    rows = torch.stack([f.states(place, depths) for f, place in unread.values()], dim=1)
+    tokens = torch.tensor([place.token for _, place in unread.values()]).repeat(len(depths))
+    found = readout.read(first.decoder, rows.flatten(0, 1), tokens, detail=first._detail, fast=True)
+    for k, (key, pair) in enumerate(unread.items()):
+        _memo(*pair)[key] = found.at(slice(k, None, len(unread)))
 
 
-def variants(decoder: Decoder, trace: Trace, at: Target) -> list[tuple[int, ...]]:
-    """The tokens of the target's spellings, its own first (`target.variants`)."""
-    return target.variants(decoder.tokenizer, _before(decoder, trace, at), at.tokens)
+def _memo(f: Measure, place: Place) -> dict[Any, Any]:
+    return place.trace.memo.setdefault(f.decoder, {})
 
 
-def _before(decoder: Decoder, trace: Trace, at: Target) -> str:
-    return str(decoder.tokenizer.decode(trace.ids[: at.position + 1].tolist(), skip_special_tokens=True))
-
-
-def _word(decoder: Decoder, trace: Trace, position: int, ids: tuple[int, ...]) -> Word:
-    """A word after a position; its trace is made where the target's does not hold it."""
-    word = Target(position, ids[0], ids[1:])
-    if holds(trace, word):
-        return Word(trace, word)
-    memo = trace.memo.setdefault(decoder, {})
-    key = "followed", position, ids[:-1], trace.residual.device, trace.residual._version
-    made: Trace = memo.get(key) or followed(decoder, trace, word)
-    if made.residual.nbytes <= KEPT:
-        memo[key] = made
-    return Word(made, word)
-
-
-def holds(trace: Trace, word: Target) -> bool:
-    """Whether the trace goes on with the word's own tokens, so that each can be read after the others."""
-    there = trace.ids[word.position + 1 : word.position + len(word.tokens)].tolist()
-    return there == list(word.tokens[:-1])
-
-
-def followed(decoder: Decoder, trace: Trace, word: Target) -> Trace:
-    """The trace of the text up to the word's position, and of all its tokens but the last."""
-    return decoder.trace([*trace.ids[: word.position + 1].tolist(), *word.tokens[:-1]])
+def _key(f: Measure, place: Place) -> tuple[Any, ...]:
+    state = id(place.trace), place.trace.residual.device, place.trace.residual._version
+    return "tuned", f.translators, place.position, place.token, f._detail, *state
 
 
 def _softmax(logits: Float[Tensor, "row vocabulary"]) -> Float[Tensor, "row vocabulary"]:
     """Log-probabilities in float64."""
     return logits.double().log_softmax(dim=-1)
-
-
-def spelled(decoder: Decoder, trace: Trace, at: Target) -> tuple[str, ...]:
-    """The texts of the target's spellings."""
-    return tuple(
-        "".join(token.text for token in tokens.as_tokens(decoder.tokenizer, list(ids)))
-        for ids in variants(decoder, trace, at)
-    )

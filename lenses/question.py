@@ -18,12 +18,13 @@ from lenses import readout, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
 from lenses.errors import NonFinite
-from lenses.measure import followed, holds, measure
+from lenses.measure import measure
 from lenses.proof import agree
 from lenses.surface import Ranked
 from lenses.target import Target
 from lenses.tokens import Prompt
 from lenses.trace import Trace
+from lenses.words import followed, holds
 
 ROWS = 32
 """How many positions' probabilities are held in float64 at once."""

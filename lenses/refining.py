@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from numpy import ndarray
 from torch import Tensor
 
@@ -36,6 +36,9 @@ WARM = 10
 
 DECAY = 1e-2
 """How fast weights shrink to the identity, as a part of the rate."""
+
+BETAS, TINY = (0.9, 0.98), 1e-8
+"""How long Adam remembers the gradient and its square, and what it adds to the latter's root."""
 
 CLIP = 1.0
 """The largest norm of a depth's gradient."""
@@ -64,31 +67,34 @@ class Refiner:
 
     def __init__(self, decoder: Decoder, start: Change, whiten: Float[Tensor, "depth more more"]) -> None:
         self.decoder, self.by_size, self.whiten = decoder, start.by_size, whiten
-        colour = torch.linalg.inv(whiten.double())
-        self.theta = torch.nn.Parameter((start.matrix.double() @ colour).float())
-        self.adam = torch.optim.AdamW([self.theta], lr=RATE, betas=(0.9, 0.98), weight_decay=DECAY)
+        self.theta = self._coloured(start.matrix)
+        self.first, self.second = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        self.rates = torch.ones(len(self.theta))
         self.steps = 0
 
+    def _coloured(self, matrix: Float[Tensor, "depth width more"]) -> Float[Tensor, "depth width more"]:
+        return (matrix.double() @ torch.linalg.inv(self.whiten.double())).float()
+
     def tensors(self) -> dict[str, Tensor]:
-        """All that `restore` needs to go on: the weights and Adam's two moments, once there are any."""
-        state = self.adam.state[self.theta]
-        moments = {"first": state["exp_avg"], "second": state["exp_avg_sq"]} if state else {}
-        return {"theta": self.theta.detach(), **moments}
+        """All that `restore` needs to go on."""
+        return {name: getattr(self, name) for name in ("theta", "first", "second", "rates")}
 
     def restore(self, tensors: Mapping[str, Tensor], steps: int) -> None:
-        """Go on from what `tensors` gave after so many steps; nothing changes where there is none."""
+        """Go on from what `tensors` gave after so many steps."""
         self.steps = steps
-        if "theta" in tensors:
-            self.theta.data.copy_(tensors["theta"])
-        if "first" in tensors:
-            self.adam.state[self.theta] = {
-                "step": torch.tensor(float(steps)), "exp_avg": tensors["first"].clone(),
-                "exp_avg_sq": tensors["second"].clone(),
-            }  # fmt: skip
+        for name in self.tensors():
+            setattr(self, name, tensors[name].clone())
+
+    def back(self, depths: Bool[ndarray, " depth"], matrix: Float[Tensor, "depth width more"]) -> None:
+        """Put some depths back to an earlier matrix, from where they go on at half their rate."""
+        chosen = torch.from_numpy(depths)
+        self.theta[chosen] = self._coloured(matrix)[chosen]
+        self.first[chosen] = 0.0
+        self.rates[chosen] /= 2
 
     def change(self) -> Change:
         """The translators as they are now."""
-        return Change(self.theta.detach() @ self.whiten, self.by_size)
+        return Change(self.theta @ self.whiten, self.by_size)
 
     def step(self, states: Sequence[Float[Tensor, "row width"]], part: float, seed: int) -> float:
         """One step on a batch of states at depths 0…L, after a `part` of all steps; the mean loss.
@@ -106,12 +112,20 @@ class Refiner:
                 f"the gradient at depth {int((~norms.isfinite()).nonzero()[0])} is not finite: fit a model "
                 "loaded in float32"
             )
-        self.theta.grad = gradient * (CLIP / norms.clamp_min(CLIP))[:, None, None]
-        for group in self.adam.param_groups:
-            group["lr"] = RATE * min(1.0, (self.steps + 1) / WARM) * max(0.0, 1.0 - part)
-        self.adam.step()
-        self.steps += 1
+        gradient *= (CLIP / norms.clamp_min(CLIP))[:, None, None]
+        self._adam(gradient, RATE * min(1.0, (self.steps + 1) / WARM) * max(0.0, 1.0 - part))
         return loss / (rows * len(self.theta))
+
+    def _adam(self, gradient: Tensor, rate: float) -> None:
+        """A step of AdamW, each depth at its own part of the rate."""
+        self.steps += 1
+        self.first.lerp_(gradient, 1 - BETAS[0])
+        self.second.lerp_(gradient.square_(), 1 - BETAS[1])
+        slope, spread = (
+            part / (1 - beta**self.steps) for part, beta in zip((self.first, self.second), BETAS, strict=True)
+        )
+        move = slope.div_(spread.sqrt_().add_(TINY)).add_(self.theta, alpha=DECAY)
+        self.theta -= rate * self.rates[:, None, None] * move
 
     def _add(self, gradient: Tensor, states: Sequence[Tensor], draw: torch.Generator, rows: int) -> float:
         """Add a chunk's part to the gradient of the mean loss; the sum of its losses."""
@@ -129,7 +143,7 @@ class Refiner:
             x = seen(state, self.by_size)
             z = extended(x) @ self.whiten[depths].transpose(1, 2)
             scale = size(state) if self.by_size else torch.ones(())
-            made = (state + scale * (z @ self.theta.detach()[depths].transpose(1, 2))).requires_grad_()
+            made = (state + scale * (z @ self.theta[depths].transpose(1, 2))).requires_grad_()
             loss, back = _backward(read, made, wanted, copies)
             gradient[depths] += (back * scale).transpose(1, 2) @ z / rows
             total += loss

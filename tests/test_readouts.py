@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lenses
-from lenses import measure, padded, question, registry, together, tokens
+from lenses import padded, question, registry, together, tokens, words
 from lenses.attribution import Verdict, check
 from lenses.readouts import MEANINGS, UNITS
 from lenses.target import Target
@@ -178,7 +178,7 @@ def test_a_token_that_the_head_rules_out_has_a_probability_and_no_logarithm():
 @pytest.mark.real
 def test_the_spellings_of_a_word_are_read_together(smol):
     asked = question.ask(smol, "The capital of France is", target=" Paris")
-    texts = measure.spelled(smol, asked.trace, asked.target)
+    texts = words.spelled(smol, asked.trace, asked.target)
     assert texts == (" Paris", "Paris", "paris", " paris")
     found = registry.get("logit-lens", readout="variants").attribute(smol, asked.trace, asked.target)
     each = [question.ask(smol, "The capital of France is", target=text).probability for text in texts]

@@ -14,9 +14,9 @@ ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
     "fingerprint", "translators", "loading", "readout", "halves", "padded", "tokens", "target", "tuned",
-    "attribution", "readouts", "measure", "surface", "surfacing", "baseline", "lens", "observed", "paths",
-    "ablation", "methods", "memory", "registry", "onset", "question", "together", "onsets", "audit",
-    "outcome", "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting",
+    "attribution", "readouts", "words", "measure", "surface", "surfacing", "baseline", "lens", "observed",
+    "paths", "ablation", "methods", "memory", "registry", "onset", "question", "together", "onsets",
+    "audit", "outcome", "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting",
     "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
     "depth_tables", "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from lenses.decoder import Decoder
-    from lenses.measure import Place
     from lenses.target import Target
     from lenses.trace import Trace
+    from lenses.words import Place
 
 LOUD = 64.0
 """Root mean square at which a part is shown to the norm: its epsilon (≤ 1e-5) is then < 3e-9 of it."""

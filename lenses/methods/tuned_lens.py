@@ -6,6 +6,7 @@ Source: Belrose et al. 2023, arXiv 2303.08112.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -18,6 +19,7 @@ from lenses.readouts import AGAINST, MEANINGS, UNITS, Readout
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
+    from lenses.measure import Measure
     from lenses.target import Target
     from lenses.trace import Trace
 
@@ -62,12 +64,21 @@ class TunedLens(Options):
             return str(refusal)
         return ""
 
-    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+    def prepare(self, decoder: Decoder, wanted: Sequence[tuple[Trace, Target]]) -> None:
+        from lenses.measure import remember
+
+        remember([self._measure(decoder, *one) for one in wanted])
+
+    def _measure(self, decoder: Decoder, trace: Trace, target: Target) -> Measure:
         from lenses import tuned
         from lenses.measure import measure
 
-        translators = tuned.find(decoder, self.folder)
-        f = measure(decoder, trace, target, self.readout, self.against, translators)
+        return measure(
+            decoder, trace, target, self.readout, self.against, tuned.find(decoder, self.folder)
+        )  # fmt: skip
+
+    def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
+        f = self._measure(decoder, trace, target)
         found = f.levels(range(trace.blocks + 1))
         return Attribution(
             self.name, self.options, UNITS[self.readout], self.claim, np.arange(len(found.values)),
