@@ -1,9 +1,9 @@
 """A small Llama whose weights are set: what each block writes, and that nothing else reads or writes it.
 
 Law: the state is a sum of four orthogonal spaces. `words` is written by the embedding alone, `heads` is
-all that the head reads, `codes` only blocks can read, and `noise` is read by blocks that write noise again.
-A block is given a job, or it writes noise; at the prompt's last position it writes exactly `size`.
-Norms have random weights, which what reads through them takes out again.
+all that the head reads, `codes` only a translating block reads, and `noise` moves nothing but where other
+noise is fetched from. A block is given a job, or it writes noise; after the prompt's last position it adds
+exactly what its size says. Norms have random weights, which what reads through them takes out again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ SHARP = 25.0
 """How sharply a router looks at the subject: it gives it all but e⁻²⁰ of its attention."""
 
 EMBEDDING = 2.0
-"""The size of what the embedding writes, beside 1 for a block: a block more or less then changes what the
-norms make of the state by a tenth."""
+"""The size of what the embedding writes, beside 1 for a block: a block more or less then changes the size
+of the state, and what the norms make of it, by an eighth at most."""
 
 HEAD = 2.6
 """The head's scale: after 8 blocks an answer of size 1 has a logit of about 6."""
