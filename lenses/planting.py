@@ -1,9 +1,10 @@
 """A small Llama whose weights are set: what each block writes, and that nothing else reads or writes it.
 
 Law: the state is a sum of four orthogonal spaces. `words` is written by the embedding alone, `heads` is
-all that the head reads, `codes` only a translating block reads, and `noise` moves nothing but where other
-noise is fetched from. A block is given a job, or it writes noise; after the prompt's last position it adds
-exactly what its size says. Norms have random weights, which what reads through them takes out again.
+all that the head reads, `codes` only a translating block reads, and `noise` none (though all four steer
+from where other noise is fetched). A block is given a job, or it writes noise; after the prompt's last
+position it adds exactly what its size says. Norms have random weights, which what reads through them takes
+out again.
 """
 
 from __future__ import annotations
