@@ -19,14 +19,14 @@ ORDER = [
     "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
     "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings", "batch", "store",
     "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "aggregates", "toy",
-    "charts", "report", "terminal", "console", "cli", "ui",
+    "charts", "report", "terminal", "console", "arguments", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
     "altair": {"charts"},
     "captum": {"methods"},
     "transformers": {"loading", "convert", "planting"},
-    "typer": {"cli"},
+    "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
     "pyarrow": {"store", "report"},
     "xlsxwriter": {"report"},
