@@ -14,9 +14,9 @@ ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
     "readout", "halves", "padded", "tokens", "target", "attribution", "readouts", "measure", "surface",
-    "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory", "registry",
-    "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
+    "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods", "memory",
+    "registry", "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings",
+    "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
     "aggregates", "toy", "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
