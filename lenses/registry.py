@@ -7,13 +7,16 @@ from typing import Any, get_type_hints
 from lenses.attribution import Claim
 from lenses.errors import BadOption, UnknownLens
 from lenses.lens import Lens, choices, fields
+from lenses.methods.ablation import Ablation
 from lenses.methods.conductance import Conductance
 from lenses.methods.dla import DLA
 from lenses.methods.ig_lens import IGLens
 from lenses.methods.layer_ig import LayerIG
 from lenses.methods.logit_lens import LogitLens
 
-LENSES: dict[str, type[Lens]] = {lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance)}
+LENSES: dict[str, type[Lens]] = {
+    lens.name: lens for lens in (IGLens, LogitLens, DLA, LayerIG, Conductance, Ablation)
+}
 
 
 def get(name: str, **options: Any) -> Lens:
@@ -105,7 +108,7 @@ def table() -> list[dict[str, str]]:
 
 
 CLAIMS = {
-    Claim.LEVEL: "nothing: levels are readings",
+    Claim.LEVEL: "nothing: each depth is a reading by itself",
     Claim.ACROSS: "shares sum over depths",
     Claim.WITHIN: "sums within each depth",
 }
