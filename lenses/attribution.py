@@ -32,6 +32,7 @@ class Unit(StrEnum):
     ENTROPY = "entropy in bits"
     KL = "KL divergence in bits"
     RANK = "rank"
+    DROP = "drop of probability"
 
 
 class Claim(StrEnum):
@@ -40,11 +41,27 @@ class Claim(StrEnum):
     WITHIN = "within"  # shares summed over positions (and units) = end − start, at every depth
 
 
+class Form(StrEnum):
+    """What one value is: it says how it is named and drawn."""
+
+    LEVEL = "level"
+    SHARE = "share"
+    TOTAL = "total"  # of a depth
+    DROP = "drop"  # what is lost without something
+
+    @classmethod
+    def of(cls, claim: Claim, unit: Unit) -> Form:
+        """The form of values that claim nothing depends on their unit."""
+        if claim is Claim.LEVEL:
+            return cls.DROP if unit is Unit.DROP else cls.LEVEL
+        return cls.SHARE if claim is Claim.ACROSS else cls.TOTAL
+
+
 class Verdict(StrEnum):
     EXACT = "exact"  # an identity: the gap is rounding
     CONVERGED = "converged"  # a quadrature within 1 % of |end − start|
     NOT_CONVERGED = "not-converged"
-    NOT_CLAIMED = "not-claimed"  # levels
+    NOT_CLAIMED = "not-claimed"  # levels and drops
     BROKEN = "broken"  # a claimed identity that fails: an error
 
 
@@ -52,6 +69,7 @@ class Verdict(StrEnum):
 class Attribution:
     """One number a depth for one target, in `unit`, and what they are claimed to add up to.
 
+    `start` is where a path or the levels start, and `end` the model's own value, from which drops fall.
     `quadrature` tells a sum that converges from one that is an identity; `precision` is the machine
     epsilon of the arithmetic behind the values; `constant` is listed beside them, never hidden.
     """
@@ -75,6 +93,10 @@ class Attribution:
     observed; None where nothing was corrected."""
     quadrature: bool = False
     precision: float = field(default=float(np.finfo(np.float64).eps))
+
+    @property
+    def form(self) -> Form:
+        return Form.of(self.claim, self.unit)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 from numpy import ndarray
 
-from lenses.attribution import Claim, Unit
+from lenses.attribution import Claim, Form, Unit
 from lenses.onset import onset
 from lenses.outcome import Comparison, Result
 from lenses.prompts import Row
@@ -62,6 +62,10 @@ class LensFindings:
     """Δp of each prompt, from where the lens's path starts if it is a ledger."""
     verdicts: tuple[str, ...]
     seconds: float
+
+    @property
+    def form(self) -> Form:
+        return Form.of(self.claim, self.unit)
 
     @property
     def keeps_ledger(self) -> bool:

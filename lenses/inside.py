@@ -6,15 +6,15 @@ model once, before any number is made of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lenses import handover
-from lenses.sublayers import Call, Sublayers, find, silent
+from lenses.sublayers import Call, Half, Sublayers, find, silent
 from lenses.trace import Trace
 from lenses.twin import Step, twin
 from lenses.waves import Waves
@@ -42,25 +42,35 @@ class Inside(Waves):
             self._sublayers = self._found()
         return self._sublayers
 
-    @torch.no_grad()
     def middles(self, trace: Trace) -> Float[Tensor, "block position width"]:
-        """What each block makes of its state with its MLP silenced; not a number where it has no parts.
+        """What each block makes of its state with its MLP silenced; not a number where it has no parts."""
+        given = {block: trace[block] for block, part in enumerate(self.sublayers) if part is not None}
+        made = torch.full_like(trace.residual[1:], torch.nan)
+        for block, state in self.silenced(trace.ids, given, "mlp").items():
+            made[block] = state
+        return made
 
-        One pass, in which an MLP runs only where it is silenced by what comes after it (a norm).
+    @torch.no_grad()
+    def silenced(
+        self, ids: Int[Tensor, " position"], states: Mapping[int, Float[Tensor, "position width"]], half: Half
+    ) -> dict[int, Float[Tensor, "position width"]]:
+        """What each of these blocks makes of a state of its own with its attention or its MLP silenced.
+
+        One pass, in which the silenced part runs only where it is silenced by what comes after it (a
+        norm). Only for blocks that have `sublayers`.
         """
-        states, parts = trace.residual, self.sublayers
-        made = torch.full_like(states[1:], torch.nan)
+        parts = {block: getattr(self.sublayers[block], half) for block in states}
+        made: dict[int, Tensor] = {}
 
         def visit(number: int, call: Call, hidden: Tensor) -> Any:
-            if (part := parts[number]) is not None:
+            if number in states:
                 given = states[number][None].to(hidden.device, self.dtype)
-                found = call.run(given, {part.mlp.path: silent(part.mlp, self.width)})
-                made[number] = found[0].to(made.device)
-            after = states[number + 1][None].to(hidden.device, self.dtype, copy=True)
-            return handover.like(self._kinds[number], after)
+                found = call.run(given, {parts[number].path: silent(parts[number], self.width)})
+                made[number] = found[0].to(states[number].device)
+            return handover.like(self._kinds[number], hidden)
 
-        if any(parts):
-            self._visited(trace.ids, visit)
+        if states:
+            self._visited(ids, visit)
         return made
 
     @torch.no_grad()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lenses.attribution import Claim
+import numpy as np
+
+from lenses.attribution import Claim, Form, Unit
 
 if TYPE_CHECKING:
     from lenses.outcome import Result
@@ -14,7 +16,10 @@ def receipt(result: Result) -> str:
     """One line: what the values start from, sum to and should end at, and the verdict in words."""
     a, judged = result.attribution, result.additivity
     verdict = judged.verdict.value.replace("-", " ")
-    if a.claim is Claim.LEVEL:
+    if a.form is Form.DROP:
+        least, most = a.end - np.nanmax(a.values), a.end - np.nanmin(a.values)
+        return f"{verdict}: drops from {value(a.end)}, to between {value(least)} and {value(most)}"
+    if a.form is Form.LEVEL:
         return (
             f"{verdict}: levels, from {value(a.start)} at depth 0 to {value(a.end)} at depth {a.depths[-1]}"
         )
@@ -28,6 +33,11 @@ def receipt(result: Result) -> str:
         )
     total = value(float(a.values.sum()))
     return f"start {value(a.start)} + Σ {total}{constant} = end {value(a.end)}; {gap}"
+
+
+def amount(form: Form, unit: Unit) -> str:
+    """What a value is, with its unit: `share (probability)`; a drop's unit says it all."""
+    return unit.value if form is Form.DROP else f"{form.value} ({unit.value})"
 
 
 def place(depth: int) -> str:

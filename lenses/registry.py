@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from lenses.attribution import Claim
 from lenses.errors import BadOption, UnknownLens
 from lenses.lens import Lens, choices, fields
+from lenses.methods.ablation import Ablation
 from lenses.methods.conductance import Conductance
 from lenses.methods.dla import DLA
 from lenses.methods.ig_lens import IGLens
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from lenses.decoder import Decoder
 
 LENSES: dict[str, type[Lens]] = {
-    lens.name: lens for lens in (IGLens, LogitLens, TunedLens, DLA, LayerIG, Conductance)
+    lens.name: lens for lens in (IGLens, LogitLens, TunedLens, DLA, LayerIG, Conductance, Ablation)
 }
 
 
@@ -117,7 +118,7 @@ def table() -> list[dict[str, str]]:
 
 
 CLAIMS = {
-    Claim.LEVEL: "nothing: levels are readings",
+    Claim.LEVEL: "nothing: each depth is a reading by itself",
     Claim.ACROSS: "shares sum over depths",
     Claim.WITHIN: "sums within each depth",
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,9 @@ from torch import Tensor, nn
 
 from lenses import handover
 from lenses.twin import Step, called, twin
+
+Half = Literal["attention", "mlp"]
+"""One of the two, by name."""
 
 QUIET = 1 / 32
 """The size of the numbers in a random state."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from lenses.attribution import Claim
+from lenses.attribution import Claim, Form
 from lenses.receipt import place
 from lenses.tokens import visible
 
@@ -116,8 +116,13 @@ def listed(top: tuple[Ranked, ...]) -> str:
 
 
 def came_from(a: Attribution) -> list[int | None]:
-    """For each depth, the one that its step comes from; None for none, or for a baseline that is none."""
+    """For each depth, the one that its step comes from; None for none, or for a baseline that is none.
+
+    A drop's is the one before the blocks that were left out.
+    """
     shown = a.depths.tolist()
+    if a.form is Form.DROP:
+        return [depth - int(a.options["span"]) for depth in shown]
     if a.claim is not Claim.ACROSS:
         return [depth - 1 if depth else None for depth in shown]
     first = 0 if a.options.get("baseline", "embedding") == "embedding" else None

@@ -36,6 +36,8 @@ COLOURS = {
 }
 BLOCKS = " ▏▎▍▌▋▊▉█"
 FAILURES = 5
+DEPTH, ONSET = 7, " ◀ onset"
+"""The width of the column of depths, and the mark of an onset."""
 HEIGHTS = "·▁▂▃▄▅▆▇█"
 
 
@@ -48,7 +50,8 @@ def show(comparison: Comparison, console: Console) -> None:
         + Text(f"{visible(comparison.target_text)} (id {comparison.target.token})", style="bold cyan")
         + Text(f" after token {comparison.target.position}: {comparison.probability:.2%}")
     )
-    console.print(_table(comparison, console.width))
+    for table in _tables(comparison, console.width):
+        console.print(table)
     for result in comparison.results:
         console.print(_receipt(result))
     if comparison.setting_in is not None:
@@ -168,16 +171,36 @@ def _onsets(found: Onsets, console: Console) -> None:
         console.print(Text("Onset: ", style="yellow") + Text(warning))
 
 
-def _table(comparison: Comparison, width: int) -> Table:
+def _tables(comparison: Comparison, width: int) -> list[Table]:
+    """The values by depth: one table, or several below one another where the terminal is narrow."""
+    onsets, left = comparison.onsets(), 0
+    beside: list[list[Result]] = []
+    for result in comparison.results:
+        needs = _needs(result, result.attribution.lens in onsets)
+        if needs > left:
+            beside.append([])
+            left = width - DEPTH
+        beside[-1].append(result)
+        left -= needs
+    return [_table(results, onsets, width) for results in beside]
+
+
+def _needs(result: Result, onset: bool) -> int:
+    """How many characters a lens's column takes without bars."""
+    a = result.attribution
+    return 2 + max(len(a.lens), len(a.unit.value), 9 + len(ONSET) * onset)
+
+
+def _table(results: list[Result], onsets: dict[str, int | None], width: int) -> Table:
     columns = {
         r.attribution.lens: dict(zip(r.attribution.depths.tolist(), r.attribution.values, strict=True))
-        for r in comparison.results
+        for r in results
     }
-    onsets = comparison.onsets()
-    bar = max(0, min(12, (width - 12) // len(columns) - 12))
+    taken = DEPTH + sum(_needs(r, r.attribution.lens in onsets) for r in results)
+    bar = max(0, min(12, (width - taken) // len(results)))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("depth", no_wrap=True, min_width=5)
-    for result in comparison.results:
+    for result in results:
         name = result.attribution.lens
         table.add_column(f"{name}\n{result.attribution.unit.value}", justify="left", no_wrap=True)
     largest = {name: np.nanmax(np.abs([*values.values()])) for name, values in columns.items()}
@@ -197,7 +220,7 @@ def _cell(value: float, largest: float, width: int, onset: bool) -> Text:
     eighths = round(8 * width * abs(value) / largest) if largest > 0 else 0
     bar = "█" * (eighths // 8) + (BLOCKS[eighths % 8] if eighths % 8 else "")
     text = Text(f"{shown(value):>8} ") + Text(bar, style=UP if value >= 0 else DOWN)
-    return text + Text(" ◀ onset", style="bold magenta") if onset else text
+    return text + Text(ONSET, style="bold magenta") if onset else text
 
 
 def _receipt(result: Result) -> Text:

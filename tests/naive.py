@@ -15,18 +15,26 @@ from torch import nn
 from lenses.layout import layouts
 
 
-class Put(nn.Module):
-    """A block that hands back a given state, in the manner of the block it stands for."""
+class Around(nn.Module):
+    """A block that stands for another one, and has its attributes."""
 
-    def __init__(self, block: nn.Module, state: torch.Tensor, first: bool) -> None:
+    def __init__(self, block: nn.Module) -> None:
         super().__init__()
-        self.block, self.state, self.first = block, state, first
+        self.block = block
 
     def __getattr__(self, name):
         try:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("block"), name)
+
+
+class Put(Around):
+    """A block that hands back a given state, in the manner of the block it stands for."""
+
+    def __init__(self, block: nn.Module, state: torch.Tensor, first: bool) -> None:
+        super().__init__(block)
+        self.state, self.first = state, first
 
     def forward(self, hidden, *args, **kwargs):
         if self.first:
@@ -201,3 +209,57 @@ def middles(model: nn.Module, family: str, ids: list[int]) -> list[torch.Tensor 
     if family == "bloom":  # its attention hands back the sum
         return [seen[number] for number in range(len(blocks))]
     return [before[k] + times * seen[k] if k in seen else None for k in range(len(blocks))]
+
+
+class Adds(Around):
+    """A block that adds something else to its input at the last positions."""
+
+    def __init__(self, block: nn.Module, added: torch.Tensor, changed: int) -> None:
+        super().__init__(block)
+        self.added, self.changed = added, changed
+
+    def forward(self, hidden, *args, **kwargs):
+        before = hidden.clone()
+        output = self.block(hidden, *args, **kwargs)
+        state = (output if isinstance(output, torch.Tensor) else output[0]).clone()
+        state[0, -self.changed :] = before[0, -self.changed :] + self.added
+        return state if isinstance(output, torch.Tensor) else type(output)([state, *output[1:]])
+
+
+SUBLAYERS = {
+    "gpt2": ("attn", "mlp"), "llama": ("self_attn", "mlp"), "gptj": ("attn", "mlp"),
+    "falcon_new": ("self_attention", "mlp"), "granite": ("self_attn", "mlp"),
+    "gemma2": ("post_attention_layernorm", "post_feedforward_layernorm"), "mistral": ("self_attn", "mlp"),
+    "jamba": ("self_attn", "feed_forward"),
+}  # fmt: skip
+"""The modules of a family's block whose outputs are what attention and the MLP add."""
+
+
+def ablated(
+    model: nn.Module,
+    ids: list[int],
+    blocks: list[int],
+    changed: int,
+    added: torch.Tensor | None = None,
+    part: str | None = None,
+) -> torch.Tensor:
+    """Logits of the prompt when some blocks, or a part of each, add something else (nothing if None) at
+    the last positions: each run of a whole broken copy."""
+    broken = copy.deepcopy(model)
+    every = broken.get_submodule(layouts(model)[0].blocks)
+    times = getattr(model.config, "residual_multiplier", 1.0)
+    for number in blocks:
+        one = torch.zeros(1) if added is None else added[number]
+
+        def say(_, __, output, one=one):
+            said = (output if isinstance(output, torch.Tensor) else output[0]).clone()
+            said = said.reshape(1, len(ids), -1)
+            said[0, -changed:] = one / times
+            return said if isinstance(output, torch.Tensor) else (said, *output[1:])
+
+        if part is None:
+            every[number] = Adds(every[number], one, changed)
+        else:
+            every[number].get_submodule(part).register_forward_hook(say)
+    with torch.no_grad():
+        return broken(input_ids=torch.tensor([ids])).logits[0]

@@ -145,11 +145,11 @@ PRINTED = [
     (("--help",), ["Usage: lenses"]),
     (("compare", "--help"), ["--target", "--position", "--lens", "--baseline", "--steps", "--depths",
                              "--chat", "--format", "--output", "--model"]),
-    (("methods",), ["ig-lens", "logit-lens", "dla", "layer-ig", "conductance", "arXiv"]),
+    (("methods",), ["ig-lens", "logit-lens", "dla", "layer-ig", "conductance", "ablation", "arXiv"]),
     (("models",), ["smollm2-135m", "gpt2", "pythia-160m", "qwen3-0.6b", "gemma-3-270m", ".gguf"]),
     (("compare", tiny.PROMPT, "--model", "llama", "--target", "w5"),
      ["llama · 3 blocks · float32", "w3 3", "w8 8", "w5 (id 5)", "8.66%", "embed", "◀ onset", "ig-lens",
-      "logit-lens", "dla", "layer-ig", "conductance", "exact", "not claimed", "Warning: ",
+      "logit-lens", "dla", "layer-ig", "conductance", "ablation", "exact", "not claimed", "Warning: ",
       "fewer depths", "Half of all movement (paper)", "Top 10, first time", "does not depend"]),
     (asked("w3 w4", "llama", "--target", "w9"), ["Onset: the probability changes by −0.07 points"]),
     (asked("w3", "tiny.gguf"), ["tiny.gguf · 2 blocks"]),
@@ -202,7 +202,8 @@ def test_depths_values_and_positions_are_as_long_as_the_contract_says(found):
     depths = {lens["name"]: lens["depths"] for lens in found["lenses"]}
     shares, levels = [1, 2, 3], [0, 1, 2, 3]
     assert depths == {
-        "ig-lens": shares, "logit-lens": levels, "dla": levels, "layer-ig": shares, "conductance": shares
+        "ig-lens": shares, "logit-lens": levels, "dla": levels, "layer-ig": shares, "conductance": shares,
+        "ablation": shares,
     }  # fmt: skip
     for lens in found["lenses"]:
         assert len(lens["values"]) == len(lens["depths"])

@@ -15,11 +15,11 @@ ORDER = [
     "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
     "fingerprint", "translators", "loading", "planting", "readout", "halves", "padded", "tokens",
     "target", "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure",
-    "surface", "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory",
-    "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
-    "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings", "batch", "store",
-    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "aggregates", "toy",
-    "charts", "report", "terminal", "console", "arguments", "cli", "ui",
+    "surface", "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods",
+    "memory", "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome",
+    "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings",
+    "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
+    "aggregates", "toy", "charts", "report", "terminal", "console", "arguments", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

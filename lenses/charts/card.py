@@ -1,4 +1,4 @@
-"""One lens, depth by depth: bars for shares, a line for levels, totals for sums within each depth."""
+"""One lens, depth by depth: bars for shares and drops, a line for levels, totals within each depth."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lenses import tables
-from lenses.attribution import Claim
+from lenses.attribution import Form
 from lenses.charts.style import (
     ATTENTION,
     FILL,
@@ -24,6 +24,7 @@ from lenses.charts.style import (
     sign,
     written,
 )
+from lenses.receipt import amount
 
 if TYPE_CHECKING:
     from lenses.outcome import Comparison, Result
@@ -50,7 +51,7 @@ def card(
     a = result.attribution
     frame, blocks = tables.depths(comparison, result, surface), comparison.model["blocks"]
     frame["fill"] = sign(frame["value"])
-    layers = {Claim.LEVEL: _levels, Claim.ACROSS: _shares, Claim.WITHIN: _totals}[a.claim](
+    layers = {Form.LEVEL: _levels, Form.SHARE: _shares, Form.TOTAL: _totals, Form.DROP: _drops}[a.form](
         result, frame, blocks
     )
     if onset is not None:
@@ -62,11 +63,10 @@ def card(
 def tooltip(result: Result, frame: pd.DataFrame, field: str = "value") -> list[alt.Tooltip]:
     """What a reader learns of a depth by pointing at it."""
     a, percent = result.attribution, ".3~%"
-    kind = {Claim.LEVEL: "Level", Claim.ACROSS: "Share", Claim.WITHIN: "Total"}[a.claim]
     shown = [
         alt.Tooltip("depth:O", title="Depth"),
         alt.Tooltip("name:N", title="Which is"),
-        alt.Tooltip(f"{field}:Q", title=f"{kind} ({a.unit.value})", format=digits(a.unit)),
+        alt.Tooltip(f"{field}:Q", title=amount(a.form, a.unit).capitalize(), format=digits(a.unit)),
     ]
     if "here" in frame:
         shown.append(alt.Tooltip("here:Q", title="At the target's position", format=digits(a.unit)))
@@ -139,6 +139,14 @@ def _levels(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]
         color=LEVEL, strokeWidth=2, point=alt.OverlayMarkDef(color=LEVEL, size=36, filled=True)
     ).encode(depth_axis(blocks), y, tooltip=tooltip(result, frame))  # fmt: skip
     return [line]
+
+
+def _drops(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:
+    y = amount_axis("value:Q", result.attribution.unit, _unit(result), _symmetric(frame["value"]))
+    bars = alt.Chart(frame.dropna(subset="value")).mark_bar().encode(
+        depth_axis(blocks), y, color=FILL, tooltip=tooltip(result, frame)
+    )  # fmt: skip
+    return [bars, _rule(0.0)]
 
 
 def _totals(result: Result, frame: pd.DataFrame, blocks: int) -> list[alt.Chart]:

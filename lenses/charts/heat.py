@@ -64,7 +64,7 @@ def heat(
 def _colour(found: DepthMap) -> alt.Color:
     a = found.lens
     legend = alt.Legend(title=a.unit.value, format=axis_format(a.unit), orient="top", gradientLength=220)
-    scale = value_scale(pd.Series(found.values.ravel()), a.claim)
+    scale = value_scale(pd.Series(found.values.ravel()), a.form)
     return alt.Color("value:Q", scale=scale, legend=legend)
 
 

@@ -19,7 +19,7 @@ ROW = 34
 def pieces(comparison: Comparison, result: Result, *, width: int | str = "container") -> alt.Chart:
     """A cell for each piece and depth, coloured by what the lens gives to the piece by itself."""
     frame, unit = tables.pieces(comparison, result), result.attribution.unit
-    scale = value_scale(frame["value"], result.attribution.claim)
+    scale = value_scale(frame["value"], result.attribution.form)
     order = frame["row"].drop_duplicates().tolist()
     legend = alt.Legend(
         title=unit.value, format=axis_format(unit), orient="top", gradientLength=200, tickCount=5

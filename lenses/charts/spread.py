@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import altair as alt
 
 from lenses import aggregates
-from lenses.attribution import Claim
+from lenses.attribution import Form
 from lenses.charts.style import FILL, LEVEL, MARK, PALE, QUIET, UP, amount_axis, depth_axis, digits, sign
-from lenses.receipt import place
+from lenses.receipt import amount, place
 
 if TYPE_CHECKING:
     from lenses.findings import Findings, LensFindings
@@ -66,18 +66,17 @@ def band(findings: Findings, lens: LensFindings, *, width: int | str = "containe
     frame, blocks = aggregates.band(lens), findings.model["blocks"]
     frame["name"] = frame["depth"].map(place)
     frame["fill"] = sign(frame["mean"])
-    what = {Claim.LEVEL: "level", Claim.ACROSS: "share", Claim.WITHIN: "total"}[lens.claim]
     hints = [
         alt.Tooltip("depth:O", title="Depth"),
         alt.Tooltip("name:N", title="Which is"),
-        alt.Tooltip("mean:Q", title=f"Mean {what} ({lens.unit.value})", format=digits(lens.unit)),
+        alt.Tooltip("mean:Q", title=f"Mean {amount(lens.form, lens.unit)}", format=digits(lens.unit)),
         alt.Tooltip("low:Q", title="A quarter lies below", format=digits(lens.unit)),
         alt.Tooltip("high:Q", title="A quarter lies above", format=digits(lens.unit)),
     ]
     x = depth_axis(blocks)
-    y = amount_axis("mean:Q", lens.unit, f"mean {what}")
+    y = amount_axis("mean:Q", lens.unit, f"mean {lens.form.value}")
     base = alt.Chart(frame)
-    if lens.claim is Claim.LEVEL:
+    if lens.form is Form.LEVEL:
         middle = base.mark_area(color=LEVEL, opacity=0.25).encode(
             x, alt.Y("low:Q"), alt.Y2("high"), tooltip=hints
         )  # fmt: skip
@@ -102,7 +101,7 @@ def panel(lens: LensFindings, blocks: int) -> alt.LayerChart:
         alt.Tooltip("value:Q", title=lens.unit.value.capitalize(), format=digits(lens.unit)),
     ]
     x, y = depth_axis(blocks), amount_axis("value:Q", lens.unit, lens.unit.value)
-    if lens.claim is Claim.LEVEL:
+    if lens.form is Form.LEVEL:
         point = alt.OverlayMarkDef(color=LEVEL, size=26, filled=True)
         drawn = base.mark_line(color=LEVEL, strokeWidth=2, point=point).encode(x, y, tooltip=hints)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from lenses.attribution import Claim, Unit
+from lenses.attribution import Form, Unit
 
 UP, DOWN = "#3b7fc4", "#e08214"
 """Blue for what adds to the target, orange for what takes away."""
@@ -22,6 +22,7 @@ PALE = "#80808018"
 SHORT = {
     Unit.BITS: "log₂ p (bits)", Unit.LOG_PROBABILITY: "log p", Unit.DIFFERENCE: "difference of p",
     Unit.SUMMED: "summed p", Unit.ENTROPY: "entropy (bits)", Unit.KL: "KL (bits)",
+    Unit.DROP: "drop of p",
 }  # fmt: skip
 """Units whose name is too long to stand beside an axis."""
 
@@ -29,6 +30,10 @@ FILL = alt.Color("fill:N", scale=None, legend=None)
 """Colours that stand in a column, made by `sign`: Altair takes far longer over conditions."""
 EVERY = 5
 """Every which depth has its number on the axis."""
+
+
+PERCENT = (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE, Unit.DROP)
+"""Units that are told in percent."""
 
 
 def sign(values: pd.Series) -> pd.Series:
@@ -61,11 +66,11 @@ def short(unit: Unit) -> str:
     return SHORT.get(unit, unit.value)
 
 
-def value_scale(values: pd.Series, claim: Claim) -> alt.Scale:
+def value_scale(values: pd.Series, form: Form) -> alt.Scale:
     """The colours of cells: of two signs from orange over pale to blue; readings of one sign grow from
     their smallest, which is 0 for what can't be negative."""
     low, high = float(values.min()), float(values.max())
-    if claim is Claim.LEVEL and low * high >= 0 and low < high:
+    if form is Form.LEVEL and low * high >= 0 and low < high:
         return alt.Scale(domain=[min(0.0, low), high], range=[PALE, LEVEL], interpolate="rgb")
     largest = max(abs(low), abs(high)) or 1.0
     return alt.Scale(domain=[-largest, 0, largest], range=[DOWN, PALE, UP], interpolate="rgb")
@@ -73,7 +78,7 @@ def value_scale(values: pd.Series, claim: Claim) -> alt.Scale:
 
 def axis_format(unit: Unit) -> str:
     """Percent for probabilities, their sums and differences; plain numbers for all else."""
-    return "~%" if unit in (Unit.PROBABILITY, Unit.SUMMED, Unit.DIFFERENCE) else ",~f"
+    return "~%" if unit in PERCENT else ",~f"
 
 
 def written(value: float, unit: Unit) -> str:

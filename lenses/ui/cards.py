@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from lenses.attribution import Claim, Verdict
+from lenses.attribution import Form, Verdict
 from lenses.onset import Name
 from lenses.receipt import receipt
 from lenses.registry import LENSES
@@ -40,10 +40,11 @@ WORDS = {
     Verdict.BROKEN: "BROKEN: does not add up",
 }
 LEGENDS = {
-    Claim.ACROSS: "Blue adds to the target, orange takes away.",
-    Claim.LEVEL: "Each point is a reading of that depth by itself.",
-    Claim.WITHIN: "Pale bars: the depth's total. Narrow bars: the target position's part of it. "
+    Form.SHARE: "Blue adds to the target, orange takes away.",
+    Form.LEVEL: "Each point is a reading of that depth by itself.",
+    Form.TOTAL: "Pale bars: the depth's total. Narrow bars: the target position's part of it. "
     "Dashed: what each total should be.",
+    Form.DROP: "Blue: the target loses without it; orange: it gains. Blank: a block that has no such part.",
 }
 
 HALVES = (
@@ -79,7 +80,7 @@ def _ready(answer: Answer, key: Hashable, result: Result, onset: int | None) -> 
     )  # fmt: skip
     st.html(f'<p class="ll-receipt"><b>Receipt</b> {escaped(receipt(result))}.</p>')
     why = LENSES[a.lens].card.adds_up if a.lens in LENSES else ""
-    small(" ".join([LEGENDS[a.claim], *_halves(a), why]))
+    small(" ".join([LEGENDS[a.form], *_halves(a), why]))
 
 
 def _halves(a: Attribution) -> list[str]:
