@@ -80,7 +80,7 @@ def depth_map(found: DepthMap, console: Console) -> None:
             Text(visible(column.target.text), style="bold cyan" if written else "cyan"),
             Text(f"{column.target.probability:.2%}"),
             _strip(a.values, largest),
-            Text(f"depth {a.depths[np.argmax(np.abs(a.values))]}", style="dim"),
+            Text(f"depth {a.depths[np.nan_to_num(np.abs(a.values)).argmax()]}", style="dim"),
         )
     console.print(table)
     for warning in found.warnings:

@@ -514,12 +514,13 @@ def test_a_broken_identity_is_said_in_the_sentences_and_counted():
 
 # Odd lists
 
+SLOW = [name for name in registry.LENSES if registry.get(name).slow]
 ODD = {
     "levels only": lambda: (explained(["logit-lens"], 3), ["logit-lens"]),
     "one method": lambda: (explained(["ig-lens"], 3), ["ig-lens"]),
     "a single prompt": lambda: (explained(count=1)[:1], None),
     "nothing but failures": lambda: (explained(count=2)[-1:], None),
-    "slow methods": lambda: (explained(["layer-ig", "conductance"], 2), ["layer-ig", "conductance"]),
+    "slow methods": lambda: (explained(SLOW, 2), SLOW),
     "no groups": lambda: (
         [replace(o, row=replace(o.row, group="", id="")) for o in explained(count=3)],
         None,
