@@ -1,4 +1,4 @@
-"""The command line: `lenses compare`, `map`, `report`, `models` and `methods`.
+"""The command line: `lenses compare`, `map`, `report`, `validate`, `models` and `methods`.
 
 Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
 Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -20,8 +21,13 @@ from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lenses.decoder import Decoder
     from lenses.depth_map import DepthMap
+    from lenses.lens import Lens
     from lenses.outcome import Comparison
+    from lenses.prompts import Manner, PromptList
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
@@ -81,6 +87,9 @@ ListFile = Annotated[
     Path, typer.Argument(help="The prompts: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column `prompt`.")
 ]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
+Results = Annotated[
+    Path, typer.Option("--output", "-o", help="The folder that the results are written into.")
+]
 Quick = Annotated[
     list[str] | None,
     typer.Option("--lens", help="A lens; repeat for more. Those that read a trace once by default."),
@@ -185,33 +194,54 @@ def report(
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = registry.choose(names, readout=readout, against=against)
     manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
-    name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
-    listed = prompts.read(file.read_bytes(), name, manner)
-    said = console.console(stderr=True)
-    said.print(listed.described(), markup=False, soft_wrap=True)
-    for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
-        said.print(f"Note: {note}", markup=False, soft_wrap=True)
+    listed = _listed(file, manner)
     decoder = console.load(model)
     from lenses import report as reports
+    from lenses import terminal
 
     reports.readable(listed)
     output.mkdir(parents=True, exist_ok=True)
-    if slow := [lens for lens in lenses if lens.slow]:
-        seconds = console.watched(reports.estimating(decoder, listed.rows, slow))
-        said.print(f"{', '.join(lens.name for lens in slow)}: about {seconds / 60:.0f} min for this list")
-    try:
+    _estimate(decoder, listed, lenses)
+    with _kept(output):
         found = console.watched(
             reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
-    except KeyboardInterrupt:
-        said.print(
-            f"What is done is kept in {output}: run the same with --resume to go on.",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
-        raise
-    from lenses import terminal
-
     terminal.report(found, output, console.console())
+
+
+@app.command()
+def validate(
+    file: ListFile,
+    output: Results,
+    model: Model = DEFAULT,
+    lens: Quick = None,
+    resume: Resume = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Skip every block for every prompt of a list, and hold what each lens says of the blocks against it.
+
+    What is done is kept as it comes: a run that was stopped goes on with --resume.
+    """
+    from lenses import prompts, registry
+
+    _refuse_no_folder(output)
+    lenses = registry.choose(list(dict.fromkeys(lens)) if lens else registry.quick())
+    listed = _listed(file, prompts.Manner())
+    decoder = console.load(model)
+    from lenses import report as reports
+    from lenses import terminal
+    from lenses.validating import validating
+
+    reports.readable(listed)
+    output.mkdir(parents=True, exist_ok=True)
+    _estimate(decoder, listed, lenses)
+    with _kept(output):
+        found = console.watched(
+            validating(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
+        )
+    with console.status("writing the files"):
+        reports.write_validation(output, found)
+    terminal.validation(found, output, console.console())
 
 
 @app.command()
@@ -228,6 +258,42 @@ def methods() -> None:
     from lenses import terminal
 
     terminal.methods(console.console())
+
+
+def _listed(file: Path, manner: Manner) -> PromptList:
+    """The list in a file, and how it was read on stderr."""
+    from lenses import prompts
+
+    name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
+    listed = prompts.read(file.read_bytes(), name, manner)
+    said = console.console(stderr=True)
+    said.print(listed.described(), markup=False, soft_wrap=True)
+    for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
+        said.print(f"Note: {note}", markup=False, soft_wrap=True)
+    return listed
+
+
+def _estimate(decoder: Decoder, listed: PromptList, lenses: list[Lens]) -> None:
+    """Say on stderr how long the slow ones will take."""
+    from lenses import report
+
+    if slow := [lens for lens in lenses if lens.slow]:
+        seconds = console.watched(report.estimating(decoder, listed.rows, slow))
+        names = ", ".join(lens.name for lens in slow)
+        console.console(stderr=True).print(f"{names}: about {seconds / 60:.0f} min for this list")
+
+
+@contextmanager
+def _kept(output: Path) -> Iterator[None]:
+    """Say how to go on with a run that is stopped by Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.console(stderr=True).print(
+            f"What is done is kept in {output}: run the same with --resume to go on.",
+            markup=False, soft_wrap=True,
+        )  # fmt: skip
+        raise
 
 
 def _delimiter(text: str | None) -> str | None:

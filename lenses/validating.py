@@ -109,7 +109,7 @@ def validating(
     from lenses import batch
 
     refuse_unfit(lenses)
-    asked = [Skipped(), Levels(), *lenses]
+    asked: list[Lens] = [Skipped(), Levels(), *lenses]
     with Store(folder, settings(decoder, listed, asked), listed.rows) as run:
         known = run.begin(resume)
         steps = batch.running(
@@ -122,8 +122,11 @@ def validating(
 
 def counted(settings: dict[str, Any], outcomes: Iterable[Outcome], lenses: Sequence[Lens]) -> Validated:
     """The validation of outcomes that are there, in the list's order."""
-    gathering, lines, drops = Gathering(settings), [], []
-    values: dict[str, list[np.ndarray]] = {lens.name: [] for lens in lenses} | {name: [] for name in CONTROLS}
+    gathering = Gathering(settings)
+    lines: list[tuple[Any, ...]] = []
+    drops: list[np.ndarray] = []
+    titles = {lens.name: lens.title for lens in lenses} | CONTROLS
+    values: dict[str, list[np.ndarray]] = {name: [] for name in titles}
     for one in outcomes:
         gathering.add(one)
         if (found := one.comparison) is None:
@@ -140,7 +143,6 @@ def counted(settings: dict[str, Any], outcomes: Iterable[Outcome], lenses: Seque
         values["depth"].append(np.arange(len(lost), dtype=float))
     if not drops:
         raise LensesError(_why_none(gathering.findings()))
-    titles = {lens.name: lens.title for lens in lenses} | CONTROLS
     frame = pd.DataFrame(lines, columns=list(ABOUT))
     scores = Scores(frame, titles, np.array([values[name] for name in titles]), np.array(drops))
     return Validated(gathering.findings(), validate(scores))

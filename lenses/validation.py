@@ -218,10 +218,9 @@ def _summary(each: dict[str, Any], seed: int) -> dict[str, Any]:
         made |= {name: _mean(values)}
         made[f"{name}_low"], made[f"{name}_high"] = interval(values, seed)
     made |= {name: _mean(_known(each[name])) for name in SHARES}
-    tested = np.isfinite(each["onset_test"])
-    chance = np.nanmean(each["chance"][:, tested], axis=1) if tested.any() else np.empty(0)
+    chance = _known(_means(each["chance"][:, np.isfinite(each["onset_test"])]))
     least = made["onset_test"] - 1e-12  # what rounding may take from an equal mean
-    p_value = (1 + (chance >= least).sum()) / (1 + DRAWS) if tested.any() else math.nan
+    p_value = (1 + (chance >= least).sum()) / (1 + len(chance)) if len(chance) else math.nan
     matters = each["relevant"][np.isfinite(each["average_precision"])]
     return made | {
         "p_value": float(p_value), "chance": _mean(chance), "relevant": _mean(matters),
@@ -260,6 +259,12 @@ def _ranks(scores: Scores, found: _Found) -> pd.DataFrame:
 
 def _known(values: Float[ndarray, " n"]) -> Float[ndarray, " known"]:
     return values[np.isfinite(values)]
+
+
+def _means(values: Float[ndarray, "draw prompt"]) -> Float[ndarray, " draw"]:
+    """The mean of each draw over the prompts that have a number in it."""
+    counts = np.isfinite(values).sum(axis=1)
+    return np.where(counts > 0, np.nansum(values, axis=1) / np.maximum(counts, 1), np.nan)
 
 
 def _mean(values: Float[ndarray, " n"]) -> float:

@@ -13,12 +13,12 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "inside", "tail", "decoder", "loading",
-    "readout", "halves", "padded", "tokens", "target", "attribution", "block_scores", "readouts", "measure", "surface",
-    "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods", "memory", "registry",
-    "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "findings", "batch",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
-    "aggregates", "ranking", "validation", "validation_words", "validating", "toy", "charts", "report",
-    "terminal", "console", "cli", "ui",
+    "readout", "halves", "padded", "tokens", "target", "attribution", "block_scores", "readouts",
+    "measure", "surface", "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods",
+    "memory", "registry", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
+    "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
+    "depth_tables", "aggregates", "ranking", "validation", "validation_words", "validating", "toy",
+    "charts", "report", "terminal", "console", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
