@@ -7,27 +7,20 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 from __future__ import annotations
 
 import json
-import os
 import sys
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from lenses import console
+from lenses import console, listing
 from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from lenses.decoder import Decoder
     from lenses.depth_map import DepthMap
-    from lenses.lens import Lens
     from lenses.outcome import Comparison
-    from lenses.prompts import Manner, PromptList
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
@@ -190,19 +183,19 @@ def report(
     """
     from lenses import prompts, registry
 
-    _refuse_no_folder(output)
+    listing.refuse_no_folder(output)
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = registry.choose(names, readout=readout, against=against)
-    manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
-    listed = _listed(file, manner)
+    manner = prompts.Manner(encoding, listing.delimiter(delimiter), header, prompt_column, target_column)
+    listed = listing.read(file, manner)
     decoder = console.load(model)
     from lenses import report as reports
     from lenses import terminal
 
     reports.readable(listed)
     output.mkdir(parents=True, exist_ok=True)
-    _estimate(decoder, listed, lenses)
-    with _kept(output):
+    listing.estimate(decoder, listed, lenses)
+    with listing.kept(output):
         found = console.watched(
             reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
@@ -224,9 +217,9 @@ def validate(
     """
     from lenses import prompts, registry
 
-    _refuse_no_folder(output)
+    listing.refuse_no_folder(output)
     lenses = registry.choose(list(dict.fromkeys(lens)) if lens else registry.quick())
-    listed = _listed(file, prompts.Manner())
+    listed = listing.read(file, prompts.Manner())
     decoder = console.load(model)
     from lenses import report as reports
     from lenses import terminal
@@ -234,8 +227,8 @@ def validate(
 
     reports.readable(listed)
     output.mkdir(parents=True, exist_ok=True)
-    _estimate(decoder, listed, lenses)
-    with _kept(output):
+    listing.estimate(decoder, listed, lenses)
+    with listing.kept(output):
         found = console.watched(
             validating(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
@@ -258,48 +251,6 @@ def methods() -> None:
     from lenses import terminal
 
     terminal.methods(console.console())
-
-
-def _listed(file: Path, manner: Manner) -> PromptList:
-    """The list in a file, and how it was read on stderr."""
-    from lenses import prompts
-
-    name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
-    listed = prompts.read(file.read_bytes(), name, manner)
-    said = console.console(stderr=True)
-    said.print(listed.described(), markup=False, soft_wrap=True)
-    for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
-        said.print(f"Note: {note}", markup=False, soft_wrap=True)
-    return listed
-
-
-def _estimate(decoder: Decoder, listed: PromptList, lenses: list[Lens]) -> None:
-    """Say on stderr how long the slow ones will take."""
-    from lenses import report
-
-    if slow := [lens for lens in lenses if lens.slow]:
-        seconds = console.watched(report.estimating(decoder, listed.rows, slow))
-        names = ", ".join(lens.name for lens in slow)
-        console.console(stderr=True).print(f"{names}: about {seconds / 60:.0f} min for this list")
-
-
-@contextmanager
-def _kept(output: Path) -> Iterator[None]:
-    """Say how to go on with a run that is stopped by Ctrl-C."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        console.console(stderr=True).print(
-            f"What is done is kept in {output}: run the same with --resume to go on.",
-            markup=False, soft_wrap=True,
-        )  # fmt: skip
-        raise
-
-
-def _delimiter(text: str | None) -> str | None:
-    """The character that a word or the character itself stands for."""
-    words = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "none": ""}
-    return text if text is None else words.get(text, text)
 
 
 def main() -> None:
@@ -343,11 +294,6 @@ def _refuse_unwritable(output: Path | None) -> None:
         raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
     if output is not None and output.is_dir():
         raise BadOption(f"--output takes the name of a file, and {output} is a folder")
-
-
-def _refuse_no_folder(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise BadOption(f"--output takes the name of a folder, and {output} is a file")
 
 
 def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:

@@ -56,8 +56,9 @@ def sentences(found: Validated) -> list[str]:
     """What the list came to."""
     result, scores = found.validation, found.validation.scores
     asked, held = len(found.findings.rows), len(scores.prompts)
-    who = f"{counted(asked, 'prompt')} {'was' if asked == 1 else 'were'} asked of {found.findings.model['name']}"
-    told = [f"{who}; in {held} of them every block was skipped in turn, at the target's own position."]
+    who = f"{counted(asked, 'prompt')} {'was' if asked == 1 else 'were'} asked of"
+    where = "every block was skipped in turn, at the target's own position"
+    told = [f"{who} {found.findings.model['name']}; in {held} of them {where}."]
     if asked > held:
         told.append(f"{counted(asked - held, 'prompt')} could not be held against anything.")
     first, later = scores.drops[:, :2].mean(), scores.drops[:, 2:]

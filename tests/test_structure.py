@@ -17,8 +17,8 @@ ORDER = [
     "measure", "surface", "surfacing", "baseline", "lens", "observed", "paths", "ablation", "methods",
     "memory", "registry", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
     "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
-    "depth_tables", "aggregates", "ranking", "validation", "validation_words", "validating", "toy",
-    "charts", "report", "terminal", "console", "cli", "ui",
+    "depth_tables", "aggregates", "ranking", "validation", "validating", "validation_words", "toy",
+    "charts", "report", "terminal", "console", "listing", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
