@@ -109,15 +109,19 @@ def validating(
     from lenses import batch
 
     refuse_unfit(lenses)
-    asked: list[Lens] = [Skipped(), Levels(), *lenses]
-    with Store(folder, settings(decoder, listed, asked), listed.rows) as run:
+    with Store(folder, settings(decoder, listed, along(lenses)), listed.rows) as run:
         known = run.begin(resume)
         steps = batch.running(
-            decoder, run.rows, asked, batch_size=batch_size, longest=longest, known=known
+            decoder, run.rows, along(lenses), batch_size=batch_size, longest=longest, known=known
         )  # fmt: skip
         yield from run.recorded(steps)
         yield Progress("counting")
         return counted(run.settings, run.outcomes(), lenses)
+
+
+def along(lenses: Sequence[Lens]) -> list[Lens]:
+    """All that a validation of these lenses runs: what they are held against comes first."""
+    return [Skipped(), Levels(), *lenses]
 
 
 def counted(settings: dict[str, Any], outcomes: Iterable[Outcome], lenses: Sequence[Lens]) -> Validated:

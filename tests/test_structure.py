@@ -78,7 +78,19 @@ def test_files_have_a_docstring_and_stay_readable(path):
 
 @pytest.mark.parametrize(
     "name",
-    ["compare", "map", "report", "methods", "controls", "lists", "findings", "cards", "parts", "shell"],
+    [
+        "compare",
+        "map",
+        "report",
+        "validate",
+        "methods",
+        "controls",
+        "lists",
+        "findings",
+        "cards",
+        "parts",
+        "shell",
+    ],
 )
 def test_a_page_and_what_it_is_made_of_stay_readable(name):
     assert (HOME / "ui" / f"{name}.py").read_text().count("\n") <= 150
