@@ -50,7 +50,7 @@ def hits(scores: Numbers, truth: Numbers, most: int) -> Float[ndarray, " prompt"
     """
     chosen = np.take_along_axis(scores, _largest(truth)[:, None], axis=1)
     ahead = (scores > chosen).sum(axis=1)
-    tied = (scores == chosen).sum(axis=1)  # itself included
+    tied = np.maximum(1, (scores == chosen).sum(axis=1))  # itself included, if it has a score
     return _where(scores, truth, np.clip((most - ahead) / tied, 0.0, 1.0))
 
 
@@ -107,6 +107,15 @@ def average_precision(scores: Numbers, relevant: Bool[ndarray, "prompt block"]) 
     new = np.diff(got, axis=1, prepend=0.0)
     precision = got / np.arange(1, scores.shape[1] + 1)
     return _ratio(scores, relevant.astype(float), (precision * new).sum(axis=1), got[:, -1])
+
+
+def average_precision_by_chance(relevant: Bool[ndarray, "prompt block"]) -> Float[ndarray, " prompt"]:
+    """The mean of `average_precision` over all orders: more than the part of blocks that are relevant, the
+    more so the fewer they are."""
+    count, total = relevant.sum(axis=1), relevant.shape[1]
+    others = (count - 1) / max(1, total - 1)
+    even = (1 / np.arange(1, total + 1)).sum() / max(1, total)
+    return np.where((count > 0) & (count < total), others + (1 - others) * even, np.nan)
 
 
 def precision_recall(

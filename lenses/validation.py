@@ -38,10 +38,11 @@ SHARES = ("top1", "top3", "onset_test")
 COLUMNS = (
     "lens", "subset", "blocks", "spearman", "spearman_low", "spearman_high", "top1", "top3", "onset_test",
     "p_value", "prompts", "title", "group", "kendall", "kendall_low", "kendall_high", "average_precision",
-    "average_precision_low", "average_precision_high", "relevant", "chance", "p_holm", "needed",
+    "average_precision_low", "average_precision_high", "average_precision_chance", "relevant",
+    "onset_chance", "p_holm", "needed",
 )  # fmt: skip
-"""Of a row of results. `relevant` is the part of blocks that matter, what scores without knowledge get as
-average precision; `chance` is what they get in the onset test."""
+"""Of a row of results. `relevant` is the part of blocks that matter; `average_precision_chance` and
+`onset_chance` are what a random order of the blocks, and the same scores dealt out anew, get on average."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ def _each(scores: Scores, lens: int, first: int, generator: np.random.Generator)
         "top3": ranking.hits(values, drops, 3),
         "onset_test": ranking.outranked(values, drops),
         "chance": ranking.outranked_by_chance(values, drops, DRAWS, generator),
+        "average_precision_chance": ranking.average_precision_by_chance(relevant),
         "relevant": relevant.mean(axis=1) if relevant.size else np.full(len(drops), np.nan),
     }
 
@@ -221,9 +223,10 @@ def _summary(each: dict[str, Any], seed: int) -> dict[str, Any]:
     chance = _known(_means(each["chance"][:, np.isfinite(each["onset_test"])]))
     least = made["onset_test"] - 1e-12  # what rounding may take from an equal mean
     p_value = (1 + (chance >= least).sum()) / (1 + len(chance)) if len(chance) else math.nan
-    matters = each["relevant"][np.isfinite(each["average_precision"])]
+    held = np.isfinite(each["average_precision"])
+    made |= {name: _mean(_known(each[name][held])) for name in ("average_precision_chance", "relevant")}
     return made | {
-        "p_value": float(p_value), "chance": _mean(chance), "relevant": _mean(matters),
+        "p_value": float(p_value), "onset_chance": _mean(chance),
         "needed": needed(_known(each["spearman"])),
     }  # fmt: skip
 

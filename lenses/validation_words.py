@@ -34,7 +34,7 @@ METHOD = (
     "answer sets in, how many cost less when they are skipped. Its p-value deals each prompt's scores "
     "out to its blocks anew and finds the onset again; it is corrected by Holm for all lines of its table.",
     f"Average precision looks for the blocks that matter: those whose loss lowers p by more than "
-    f"{100 * RELEVANT:.0f} % of itself. Scores without knowledge get about the part of blocks that matter.",
+    f"{100 * RELEVANT:.0f} % of itself. Beside it stands what an order at random gets on average.",
     f"Prompts needed: how many bring the interval of ρ to ± {HALF_WIDTH:g}, at the spread found here.",
 )
 CAVEATS = (
@@ -99,7 +99,7 @@ def _lens(rows: pd.DataFrame, lens: str) -> str:
     told += f"{whole['top1']:.0%} of prompts"
     if rest["prompts"]:
         told += f"; {_rho(rest)} and {rest['top1']:.0%} without the first two"
-    test = f"{whole['onset_test']:.0%} against {whole['chance']:.0%} by chance"
+    test = f"{whole['onset_test']:.0%} against {whole['onset_chance']:.0%} by chance"
     return f"{told}. Onset test: {test} ({_p(whole['p_holm'])})."
 
 

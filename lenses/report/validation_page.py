@@ -65,8 +65,10 @@ def lines(rows: pd.DataFrame) -> list[dict[str, str]]:
             "blocks": row["blocks"].replace("-", " "), "prompts": str(row["prompts"]),
             "ρ": _span(row, "spearman"), "τ": _number(row["kendall"]),
             "top 1": _part(row["top1"]), "top 3": _part(row["top3"]),
-            "average precision": f"{_number(row['average_precision'])} of {_number(row['relevant'])}",
-            "onset test": f"{_part(row['onset_test'])} of {_part(row['chance'])}",
+            "average precision": " / ".join(
+                _number(row[name]) for name in ("average_precision", "average_precision_chance")
+            ),
+            "onset test": f"{_part(row['onset_test'])} / {_part(row['onset_chance'])}",
             "Holm's p": _p(row["p_holm"]),
             "needed": "–" if pd.isna(row["needed"]) else f"{row['needed']:.0f}",
         }
