@@ -58,6 +58,9 @@ ListFile = Annotated[
     Path, typer.Argument(help="The prompts: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column `prompt`.")
 ]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
+Results = Annotated[
+    Path, typer.Option("--output", "-o", help="The folder that the results are written into.")
+]
 Quick = Annotated[
     list[str] | None,
     typer.Option("--lens", help="A lens; repeat for more. Those that read a trace once by default."),

@@ -1,4 +1,4 @@
-"""The command line: `lenses compare`, `map`, `report`, `fit-tuned-lens`, `models` and `methods`.
+"""The command line: `lenses compare`, `map`, `report`, `validate`, `fit-tuned-lens`, `models`, `methods`.
 
 Exit status 0 when done, 1 for what the user can mend (one line on stderr), 2 for wrong usage.
 Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
@@ -7,14 +7,13 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from lenses import console
+from lenses import console, listing
 from lenses.arguments import (
     Against,
     Answer,
@@ -44,6 +43,7 @@ from lenses.arguments import (
     PromptColumn,
     Quick,
     Readout,
+    Results,
     Resume,
     Seed,
     Start,
@@ -151,31 +151,23 @@ def report(
     """
     from lenses import prompts, registry
 
-    _refuse_no_folder(output)
+    listing.refuse_no_folder(output)
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = registry.choose(names, readout=readout, against=against)
-    manner = prompts.Manner(encoding, _delimiter(delimiter), header, prompt_column, target_column)
-    name = os.fsencode(file.name).decode("utf-8", "replace")  # names of files need not be text
-    listed = prompts.read(file.read_bytes(), name, manner)
-    said = console.console(stderr=True)
-    said.print(listed.described(), markup=False, soft_wrap=True)
-    for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
-        said.print(f"Note: {note}", markup=False, soft_wrap=True)
+    manner = prompts.Manner(encoding, listing.delimiter(delimiter), header, prompt_column, target_column)
+    listed = listing.read(file, manner)
     decoder = console.load(model)
     lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     from lenses import report as reports
+    from lenses import terminal
 
     reports.readable(listed)
     output.mkdir(parents=True, exist_ok=True)
-    if slow := [lens for lens in lenses if lens.slow]:
-        seconds = console.watched(reports.estimating(decoder, listed.rows, slow))
-        said.print(f"{', '.join(lens.name for lens in slow)}: about {seconds / 60:.0f} min for this list")
+    listing.estimate(decoder, listed, lenses)
     with console.resumable(output):
         found = console.watched(
             reports.making(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
         )
-    from lenses import terminal
-
     terminal.report(found, output, console.console())
 
 
@@ -195,7 +187,7 @@ def fit_tuned_lens(
 
     A fit that was stopped goes on with --resume. Losses are in nats on text that is held out.
     """
-    _refuse_no_folder(output)
+    listing.refuse_no_folder(output)
     corpus.open().close()  # a text that is not there is noticed before the model is loaded
     from lenses import terminal
     from lenses.fitting import Settings, fitting
@@ -205,6 +197,41 @@ def fit_tuned_lens(
     with console.resumable(output):
         made = console.watched(fitting(decoder, corpus, output, settings, resume))
     terminal.fitted(made.record, output, console.console())
+
+
+@app.command()
+def validate(
+    file: ListFile,
+    output: Results,
+    model: Model = DEFAULT,
+    lens: Quick = None,
+    resume: Resume = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Skip every block for every prompt of a list, and hold what each lens says of the blocks against it.
+
+    What is done is kept as it comes: a run that was stopped goes on with --resume.
+    """
+    from lenses import prompts, registry
+
+    listing.refuse_no_folder(output)
+    lenses = registry.choose(list(dict.fromkeys(lens)) if lens else registry.quick())
+    listed = listing.read(file, prompts.Manner())
+    decoder = console.load(model)
+    from lenses import report as reports
+    from lenses import terminal
+    from lenses.validating import validating
+
+    reports.readable(listed)
+    output.mkdir(parents=True, exist_ok=True)
+    listing.estimate(decoder, listed, lenses)
+    with console.resumable(output):
+        found = console.watched(
+            validating(decoder, listed, lenses, output, resume=resume, batch_size=batch_size)
+        )
+    with console.status("writing the files"):
+        reports.write_validation(output, found)
+    terminal.validation(found, output, console.console())
 
 
 @app.command()
@@ -221,12 +248,6 @@ def methods() -> None:
     from lenses import terminal
 
     terminal.methods(console.console())
-
-
-def _delimiter(text: str | None) -> str | None:
-    """The character that a word or the character itself stands for."""
-    words = {"comma": ",", "semicolon": ";", "tab": "\t", "bar": "|", "none": ""}
-    return text if text is None else words.get(text, text)
 
 
 def main() -> None:
@@ -270,11 +291,6 @@ def _refuse_unwritable(output: Path | None) -> None:
         raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
     if output is not None and output.is_dir():
         raise BadOption(f"--output takes the name of a file, and {output} is a folder")
-
-
-def _refuse_no_folder(output: Path) -> None:
-    if output.exists() and not output.is_dir():
-        raise BadOption(f"--output takes the name of a folder, and {output} is a file")
 
 
 def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:

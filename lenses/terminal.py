@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lenses.findings import Findings
     from lenses.onsets import Onsets
     from lenses.outcome import Comparison, Result
+    from lenses.validating import Validated
 
 UP, DOWN = "blue", "dark_orange"
 COLOURS = {
@@ -93,10 +94,7 @@ def report(found: Findings, folder: Path, console: Console) -> None:
 
     for sentence in aggregates.sentences(found):
         console.print(Text(sentence), soft_wrap=True)
-    for row in found.failed.head(FAILURES).to_dict("records"):
-        console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]), soft_wrap=True)
-    if (more := len(found.failed) - FAILURES) > 0:
-        console.print(Text(f"… and {more} more failures, all in summary.csv"))
+    _failures(found, "summary.csv", console)
     console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))
 
 
@@ -113,6 +111,16 @@ def fitted(record: dict[str, Any], folder: Path, console: Console) -> None:
     )
 
 
+def validation(found: Validated, folder: Path, console: Console) -> None:
+    """What `lenses validate` says when it is done: the results in sentences, and where the files are."""
+    from lenses import validation_words
+
+    for sentence in validation_words.sentences(found):
+        console.print(Text(sentence), soft_wrap=True)
+    _failures(found.findings, "validation.json", console)
+    console.print(Text("Open ", style="bold") + Text(str(folder / "validation.html"), style="bold cyan"))
+
+
 def methods(console: Console) -> None:
     """The table of `lenses methods`."""
     _print_rows(registry.table(), console)
@@ -124,6 +132,14 @@ def models(console: Console) -> None:
     rows = [{k: getattr(m, v) for k, v in columns.items()} | {"id": m.hub or "PyPI"} for m in MODELS]
     _print_rows(rows, console)
     console.print("--model also takes any Hub id (owner/model), a safetensors folder, or a .gguf file.")
+
+
+def _failures(found: Findings, all_in: str, console: Console) -> None:
+    """The first rows that failed, each with its reason."""
+    for row in found.failed.head(FAILURES).to_dict("records"):
+        console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]), soft_wrap=True)
+    if (more := len(found.failed) - FAILURES) > 0:
+        console.print(Text(f"… and {more} more failures, all in {all_in}"))
 
 
 def _print_rows(rows: list[dict[str, str]], console: Console) -> None:

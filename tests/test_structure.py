@@ -19,7 +19,8 @@ ORDER = [
     "memory", "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome",
     "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings",
     "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
-    "aggregates", "toy", "charts", "report", "terminal", "console", "arguments", "cli", "ui",
+    "aggregates", "ranking", "validation", "validating", "validation_words", "toy", "charts", "report",
+    "terminal", "console", "listing", "arguments", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
@@ -29,6 +30,7 @@ PLACES = {
     "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
     "pyarrow": {"store", "report"},
+    "scipy": {"validation"},
     "xlsxwriter": {"report"},
     "jinja2": {"report", "tokens"},
 }
@@ -78,7 +80,19 @@ def test_files_have_a_docstring_and_stay_readable(path):
 
 @pytest.mark.parametrize(
     "name",
-    ["compare", "map", "report", "methods", "controls", "lists", "findings", "cards", "parts", "shell"],
+    [
+        "compare",
+        "map",
+        "report",
+        "validate",
+        "methods",
+        "controls",
+        "lists",
+        "findings",
+        "cards",
+        "parts",
+        "shell",
+    ],
 )
 def test_a_page_and_what_it_is_made_of_stay_readable(name):
     assert (HOME / "ui" / f"{name}.py").read_text().count("\n") <= 150

@@ -18,12 +18,15 @@ from lenses.charts.pieces import pieces
 from lenses.charts.setting_in import setting_in
 from lenses.charts.spread import band, onset_groups, onsets, panel
 from lenses.charts.surfacing import movers, peaks
+from lenses.charts.validation import blocks_map, forest, recall, scatter
 
 __all__ = [
     "WIDTH",
     "agreement",
     "band",
+    "blocks_map",
     "card",
+    "forest",
     "heat",
     "ledger",
     "ledger_panel",
@@ -34,7 +37,9 @@ __all__ = [
     "panel",
     "peaks",
     "pieces",
+    "recall",
     "save",
+    "scatter",
     "setting_in",
     "spec",
 ]

@@ -9,6 +9,10 @@ report.write(folder, again)   # report.html, .json, .xlsx, results.parquet, .csv
 
 from lenses.report.archive import Archived, read
 from lenses.report.making import estimating, making, readable
+from lenses.report.validation_files import VALIDATION_FILES, write_validation
 from lenses.report.writing import FILES, Run, write, writing
 
-__all__ = ["FILES", "Archived", "Run", "estimating", "making", "read", "readable", "write", "writing"]
+__all__ = [
+    "FILES", "VALIDATION_FILES", "Archived", "Run", "estimating", "making", "read", "readable", "write",
+    "write_validation", "writing",
+]  # fmt: skip

@@ -7,10 +7,7 @@ wrote is escaped as text by the template and, inside data, kept from ending the 
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,6 +23,7 @@ from lenses.headline import percent, points
 from lenses.prompts.wording import counted
 from lenses.registry import LENSES
 from lenses.report.details import Details, definitions, listed, panels
+from lenses.report.figures import Figure, data, engine, figure
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
@@ -33,17 +31,6 @@ LONG = 160
 """Characters of a prompt in the table."""
 WIDE, HALF = 1000, 470
 """Pixels of a chart across the page, and of one of two side by side."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart as a picture, and as a specification for those who can run it."""
-
-    name: str
-    title: str
-    alt: str
-    picture: str
-    spec: Markup
 
 
 def html(findings: Findings, details: Details) -> str:
@@ -68,12 +55,12 @@ def html(findings: Findings, details: Details) -> str:
         notable=_notable(findings),
         rows=[_row(line, details) for line in shown.to_dict("records")],
         has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
-        details=_data({"rows": details.kept, "lenses": panels(findings), "onsets": definitions()}),
+        details=data({"rows": details.kept, "lenses": panels(findings), "onsets": definitions()}),
         failures=findings.failed.to_dict("records"),
-        provenance=_provenance(findings),
+        provenance=provenance(findings),
         css=Markup((HOME / "page.css").read_text(encoding="utf-8")),
         script=Markup((HOME / "page.js").read_text(encoding="utf-8")),
-        engine=_engine(),
+        engine=engine(),
     )  # fmt: skip
 
 
@@ -89,35 +76,11 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.jinja")
 
 
-@cache
-def _engine() -> Markup:
-    """Vega, Vega-Lite and Vega-Embed in one script."""
-    import vl_convert
-
-    return Markup(
-        vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;").replace("</script", "<\\/script")
-    )
-
-
-def _data(value: Any) -> Markup:
-    """JSON that can stand inside a script element: no character of it can end that."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
-def _figure(name: str, title: str, alt: str, make: Any, width: int) -> Figure:
-    spec = charts.spec(make("container"))
-    picture = base64.b64encode(charts.save(make(width), "svg")).decode()
-    return Figure(name, title, alt, f"data:image/svg+xml;base64,{picture}", _data(spec))
-
-
 def _onset_figures(findings: Findings) -> list[Figure]:
     if not findings.explained["onset"].notna().any():
         return []
     figures = [
-        _figure(
+        figure(
             "onsets",
             "All prompts",
             "A histogram of onset depths",
@@ -127,7 +90,7 @@ def _onset_figures(findings: Findings) -> list[Figure]:
     ]
     if findings.groups:
         figures.append(
-            _figure(
+            figure(
                 "onset-groups",
                 "By group",
                 "Onset depths, a row a group",
@@ -139,7 +102,7 @@ def _onset_figures(findings: Findings) -> list[Figure]:
 
 
 def _band(findings: Findings, lens: LensFindings) -> Figure:
-    return _figure(
+    return figure(
         f"band-{lens.lens}", lens.title, f"{lens.title}: mean over all prompts at each depth",
         lambda width: charts.band(findings, lens, width=width), HALF,
     )  # fmt: skip
@@ -149,7 +112,7 @@ def _agreement(findings: Findings) -> list[Figure]:
     if len(findings.lenses) < 2:
         return []
     return [
-        _figure(
+        figure(
             "agreement",
             "Agreement",
             "Mean rank correlations between the methods",
@@ -205,7 +168,7 @@ def _row(line: Mapping[Any, Any], details: Details) -> dict[str, Any]:
     }
 
 
-def _provenance(findings: Findings) -> list[tuple[str, str]]:
+def provenance(findings: Findings) -> list[tuple[str, str]]:
     """Where every number comes from, as a reader can check it."""
     model, asked = findings.model, findings.settings
 

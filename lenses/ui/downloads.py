@@ -1,10 +1,10 @@
-"""The files of a report as downloads, read when they are asked for."""
+"""The files of a run as downloads, read when they are asked for."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
@@ -16,15 +16,13 @@ MIME = {
 }  # fmt: skip
 
 
-def downloads(folder: Path) -> None:
+def downloads(folder: Path, files: Sequence[str], what: str = "report") -> None:
     """A button a file, the page for everybody first."""
-    from lenses.report import FILES
-
-    first, *others = FILES
-    columns = st.columns([2, 1, 1, 1, 1, 1, 1])
+    first, *others = files
+    columns = st.columns([2, *[1] * len(files)])
     columns[0].download_button(
-        "The report as one HTML file", data=lambda: (folder / first).read_bytes(), file_name=first,
-        mime=MIME[".html"], key="save-report", type="primary", width="stretch", on_click="ignore",
+        f"The {what} as one HTML file", data=lambda: (folder / first).read_bytes(), file_name=first,
+        mime=MIME[".html"], key=f"save-{what}", type="primary", width="stretch", on_click="ignore",
     )  # fmt: skip
     for column, name in zip(columns[1:], others, strict=False):
         column.download_button(
@@ -32,7 +30,7 @@ def downloads(folder: Path) -> None:
             key=f"save-{name}", width="stretch", on_click="ignore",
         )  # fmt: skip
     columns[-1].download_button(
-        "All as ZIP", data=lambda: _zip(folder), file_name="report.zip", mime="application/zip",
+        "All as ZIP", data=lambda: _zip(folder, files), file_name=f"{what}.zip", mime="application/zip",
         key="save-zip", width="stretch", on_click="ignore",
     )  # fmt: skip
 
@@ -41,11 +39,9 @@ def _bytes(path: Path) -> Callable[[], bytes]:
     return path.read_bytes
 
 
-def _zip(folder: Path) -> bytes:
-    from lenses.report import FILES
-
+def _zip(folder: Path, files: Sequence[str]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in FILES:
+        for name in files:
             archive.write(folder / name, name)
     return made.getvalue()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from lenses.findings import Findings, Outcome
+    from lenses.ui.runs import Run
 
 ADDS_UP = {
     "lens": "method", "prompts": "prompts", "exact": "exact", "converged": "converged",
@@ -32,9 +33,16 @@ MIME = {
 }  # fmt: skip
 
 
+def of_run(key: Hashable, found: Findings, run: Run) -> None:
+    """The findings of a run that is done."""
+    show(key, found, run.files, run.one)
+
+
 def show(key: Hashable, found: Findings, folder: Path, one: Callable[[int], Outcome]) -> None:
     """The findings of a run whose files are in `folder`; `one` gives the outcome of a row."""
-    downloads(folder)
+    from lenses.report import FILES
+
+    downloads(folder, FILES)
     st.html(
         '<ul class="ll-told">'
         + "".join(f"<li>{escaped(s)}</li>" for s in aggregates.sentences(found))

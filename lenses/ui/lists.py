@@ -21,8 +21,9 @@ LIST = "list"
 """Where a session keeps the name and the bytes of its list: an upload is gone on another page."""
 
 
-def choose(assets: Path) -> PromptList | None:
-    """The visitor's list, or None before there is one; what is wrong with it is said."""
+def choose(assets: Path, slot: str = ACTIVE) -> PromptList | None:
+    """The visitor's list, or None before there is one; what is wrong with it is said. Its preview is folded
+    while the run in `slot` is of it."""
     examples = sorted(path.name for path in (assets / "prompts").glob("*.csv"))
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -43,11 +44,11 @@ def choose(assets: Path) -> PromptList | None:
     chosen: tuple[str, bytes] | None = st.session_state.get(LIST)
     if chosen is None:
         return None
-    return _read(*chosen)
+    return _read(*chosen, slot)
 
 
-def _read(name: str, data: bytes) -> PromptList | None:
-    run = st.session_state.get(ACTIVE)
+def _read(name: str, data: bytes, slot: str) -> PromptList | None:
+    run = st.session_state.get(slot)
     unfold = run is None or run.name != name  # of a list that runs, its report is what counts
     try:
         listed = _parsed(data, name, manner.current())

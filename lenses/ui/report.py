@@ -11,13 +11,12 @@ from lenses.errors import LensesError
 from lenses.prompts.wording import counted
 from lenses.registry import LENSES, having, quick
 from lenses.ui import lists, options, picker, runs, saved
-from lenses.ui.jobs import Failed
+from lenses.ui.costs import cost
 from lenses.ui.running import follow
 from lenses.ui.runs import ACTIVE, OPENED
 from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
-    from lenses.lens import Lens
     from lenses.prompts import PromptList
     from lenses.ui.models import Held
 
@@ -87,38 +86,10 @@ def _ask(held: Held, listed: PromptList) -> None:
             f"Run {counted(len(listed.good), 'prompt')}", type="primary", width="stretch", key="run-list"
         )
     with right:
-        _cost(held, listed, lenses)
+        cost(held, listed, lenses)
         if changed := [f"{lens.title}: {text}" for lens in lenses if (text := options.changed(lens))]:
             small(f"With {'; '.join(changed)}.")
     if pressed:
         runs.estimates().want(f"{picker.who()}/estimate", {})
         st.session_state[ACTIVE] = asked
         st.rerun()
-
-
-def _cost(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> None:
-    """How long the run will take, measured on a few of its prompts."""
-    key, work = runs.estimate(held, listed, lenses)
-    who = f"{picker.who()}/estimate"
-    runs.estimates().want(who, {key: work})
-
-    @st.fragment(run_every=0.5)
-    def watch() -> None:
-        runs.estimates().renew(who)
-        if runs.estimates().state(key) is None:
-            st.rerun()
-        small("Measuring how long this will take …")
-
-    seconds = runs.estimates().results.get(key)
-    if isinstance(seconds, Failed):
-        message("warning", seconds.reason)
-    elif seconds is None:
-        watch()
-    else:
-        small(f"It will take about {_duration(seconds)}. You can stop and go on at any time.")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

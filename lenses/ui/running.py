@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import streamlit as st
 
@@ -17,12 +17,14 @@ from lenses.ui.jobs import Failed
 from lenses.ui.runs import Run, owner, queue
 from lenses.ui.text import message, small
 
-if TYPE_CHECKING:
-    from lenses.findings import Findings
 
+def follow(
+    slot: str, show: Callable[[Hashable, Any, Run], None] = findings.of_run, page: str = "report.html"
+) -> None:
+    """The run that the session keeps in a slot: its progress, or what came of it, as `show` shows it.
 
-def follow(slot: str) -> None:
-    """The run that the session keeps in a slot: its progress, or what came of it."""
+    `page` is the file that stands for all that it wrote.
+    """
     run: Run = st.session_state[slot]
     wanted = run.wanted
     queue().want(owner(slot), dict([wanted]) if wanted is not None else {})
@@ -33,7 +35,7 @@ def follow(slot: str) -> None:
     if wanted is None:
         return
     key, _ = wanted
-    found: Findings | Failed | None = queue().results.get(key)
+    found = queue().results.get(key)
     if isinstance(found, Failed):
         message("error", found.reason)
         if st.button("Try again", key=f"retry-{slot}"):
@@ -41,15 +43,15 @@ def follow(slot: str) -> None:
             st.rerun()
     elif found is None:
         _pending(slot, key, run)
-    elif not (run.files / "report.html").exists():
+    elif not (run.files / page).exists():
         queue().results.drop(key)
         del st.session_state[slot]
-        message("info", "the files of this report were deleted after a week without use: run the list again")
+        message("info", "the files of this run were deleted after a week without use: run the list again")
     else:
         if not run.stopped:
             st.session_state[slot] = replace(run, work=None)  # it holds a model, and is done
         small(f"{run.name}, {counted(run.total, 'prompt')}")
-        findings.show(key, found, run.files, run.one)
+        show(key, found, run)
 
 
 def _pending(slot: str, key: Hashable, run: Run) -> None:

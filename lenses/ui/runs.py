@@ -12,11 +12,11 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lenses.progress import Progress
     from lenses.prompts import PromptList
     from lenses.report import Archived
+    from lenses.store import Store
     from lenses.ui.models import Held
 
 DIGITS = 24
@@ -44,8 +45,8 @@ BATCH = 8
 KEPT = 7 * 24 * 3600
 """Seconds after which a run that nobody touched is deleted."""
 _NAME = re.compile(f"[0-9a-f]{{{DIGITS}}}")
-ACTIVE, OPENED = "report_run", "report_opened"
-"""Where a session keeps the run that it started, and the saved report that it opened."""
+ACTIVE, OPENED, VALIDATED = "report_run", "report_opened", "validation_run"
+"""Where a session keeps the run that it started, the saved report that it opened, and its validation."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,37 @@ def estimates() -> Jobs:
     return Jobs(jobs().results, beside=BUILDING)
 
 
-def run(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> Run:
+def run(held: Held, listed: PromptList, lenses: Sequence[Lens]) -> Run:
     """The run of a list with a model and lenses."""
+
+    def making(folder: Path, files: Path) -> Generator[Progress, None, Findings]:
+        from lenses.report import making
+
+        return (
+            yield from making(
+                held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
+                longest=settings().max_tokens, files=files,
+            )
+        )  # fmt: skip
+
+    def closing(store: Store, files: Path) -> Generator[Progress, None, Findings]:
+        from lenses.report import writing
+
+        return (yield from writing(files, store))
+
+    return begun("run", held, listed, lenses, making, closing)
+
+
+def begun(
+    kind: str,
+    held: Held,
+    listed: PromptList,
+    lenses: Sequence[Lens],
+    making: Callable[[Path, Path], Generator[Progress, None, Any]],
+    closing: Callable[[Store, Path], Generator[Progress, None, Any]],
+) -> Run:
+    """A run of any kind in the folder of what is asked: `making` computes into that folder and writes into
+    another, `closing` writes what a stopped run holds."""
     from lenses.store import Store
     from lenses.store import settings as asked_for
 
@@ -104,29 +134,21 @@ def run(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> Run:
     folder = _home() / digest
     store = Store(folder, store_settings, listed.rows)
 
-    def work() -> Generator[Progress, None, Findings]:
-        from lenses.report import making
-
+    def work() -> Generator[Progress, None, Any]:
         _make(folder)
-        return (
-            yield from making(
-                held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
-                longest=settings().max_tokens, files=made.files,
-            )
-        )  # fmt: skip
+        return (yield from making(folder, made.files))
 
-    def closing(files: Path) -> Work:
-        def closed() -> Generator[Progress, None, Findings]:
-            from lenses.report import writing
-
+    def closed_into(files: Path) -> Work:
+        def closed() -> Generator[Progress, None, Any]:
             with store:
                 store.begin(resume=True)
-                return (yield from writing(files, store))
+                return (yield from closing(store, files))
 
         return closed
 
-    key = ("run", digest, listed.name)
-    made = Run(key, listed.name, folder, store.one, len(listed.rows), work, closing)
+    made = Run(
+        (kind, digest, listed.name), listed.name, folder, store.one, len(listed.rows), work, closed_into
+    )
     return made
 
 
@@ -148,7 +170,7 @@ def opened(archived: Archived, digest: str) -> Run:
     return Run(("opened", digest), name, folder, archived.one, total, None, closing)
 
 
-def estimate(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> tuple[Hashable, Work]:
+def estimate(held: Held, listed: PromptList, lenses: Sequence[Lens]) -> tuple[Hashable, Work]:
     """The key and the work of an estimate of a run's seconds."""
 
     def work() -> Generator[Progress, None, float]:
@@ -156,7 +178,7 @@ def estimate(held: Held, listed: PromptList, lenses: tuple[Lens, ...]) -> tuple[
 
         return (yield from estimating(held.decoder, listed.rows, lenses, settings().max_tokens))
 
-    return ("estimate", held.serial, listed.sha256, listed.manner, lenses), work
+    return ("estimate", held.serial, listed.sha256, listed.manner, tuple(lenses)), work
 
 
 def owner(slot: str) -> str:
@@ -164,23 +186,23 @@ def owner(slot: str) -> str:
     return f"{who()}/{slot}"
 
 
-def aside() -> None:
+def aside(slot: str = ACTIVE, what: str = "report") -> None:
     """On other pages, the progress of the visitor's run, which goes on meanwhile."""
-    kept: Run | None = st.session_state.get(ACTIVE)
+    kept: Run | None = st.session_state.get(slot)
     wanted = kept.wanted if kept is not None else None
     if wanted is None or queue().state(wanted[0]) is None:
         return
 
     @st.fragment(run_every=1.0)
     def watch() -> None:
-        queue().renew(owner(ACTIVE))
+        queue().renew(owner(slot))
         now, found = queue().state(wanted[0]), queue().results.get(wanted[0])
         if now is not None:
-            progress("Report", now)
+            progress(what.capitalize(), now)
         elif isinstance(found, Failed):
-            small(f"The report could not be made: {found.reason}")
+            small(f"The {what} could not be made: {found.reason}")
         else:
-            small("The report is ready on its page." if found else "The run waits on its page.")
+            small(f"The {what} is ready on its page." if found else "The run waits on its page.")
 
     with st.sidebar:
         watch()

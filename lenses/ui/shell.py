@@ -8,7 +8,7 @@ from pathlib import Path
 import streamlit as st
 
 from lenses.errors import LensesError
-from lenses.ui import compare, link, map, methods, report, runs
+from lenses.ui import compare, link, map, methods, report, runs, validate
 from lenses.ui.picker import PAINTED
 from lenses.ui.settings import settings
 from lenses.ui.text import CSS, message
@@ -22,6 +22,7 @@ def run(assets: Path) -> None:
             st.Page(partial(compare.page, assets), title="Compare", url_path="compare", default=True),
             st.Page(map.page, title="Map", url_path="map"),
             st.Page(partial(report.page, assets), title="Report", url_path="report"),
+            st.Page(partial(validate.page, assets), title="Validate", url_path="validate"),
             st.Page(methods.page, title="Methods", url_path="methods"),
         ],
         position="top",
@@ -29,6 +30,8 @@ def run(assets: Path) -> None:
     chosen.run()
     if chosen.url_path != "report":
         runs.aside()
+    if chosen.url_path != "validate":
+        runs.aside(runs.VALIDATED, "validation")
     st.session_state[PAINTED] = True
 
 

@@ -23,11 +23,11 @@ def app(page: str = "compare", **query: str) -> AppTest:
     """A page as its own script, with the address that it was opened by."""
     calls = {
         "compare": "compare.page(assets)", "map": "map.page()", "methods": "methods.page()",
-        "report": "report.page(assets)",
+        "report": "report.page(assets)", "validate": "validate.page(assets)",
     }  # fmt: skip
     script = (
         "from pathlib import Path\nimport streamlit as st\n"
-        "from lenses.ui import compare, map, methods, report, shell\n"
+        "from lenses.ui import compare, map, methods, report, shell, validate\n"
         f"assets = Path({str(HOME / 'assets')!r})\nshell.begin(assets)\n{calls[page]}\n"
         "st.session_state['painted'] = True\n"
     )

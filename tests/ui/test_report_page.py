@@ -150,7 +150,7 @@ def test_the_same_list_again_is_not_computed_again(folder, monkeypatch):
     queue().results.drop(next(key for key in list(queue().results._kept) if key[0] == "run"))
     monkeypatch.setattr("lenses.batch._asked", lambda *_: pytest.fail("a row was computed again"))
     at = opened(folder)
-    monkeypatch.setattr("lenses.ui.report._cost", lambda *_: None)
+    monkeypatch.setattr("lenses.ui.report.cost", lambda *_: None)
     at = press(upload(at, name="renamed.csv"), "run-list")
     assert "6 prompts were asked of gpt2" in texts(at)
 
