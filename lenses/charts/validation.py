@@ -15,8 +15,8 @@ from lenses.tokens import visible
 if TYPE_CHECKING:
     from lenses.validation import Scores
 
-LINE, SCATTER = 17, 340
-"""Pixels of one interval's line, and the height of a scatter."""
+LINE, SCATTER, RECALL = 17, 340, 440
+"""Pixels of one interval's line, and the heights of a scatter and, its legend included, of the curves."""
 TALL, LOW, ROOM = 16, 2, 520
 """Pixels of a prompt's row in a heatmap, at most and at least, and what all of them have together."""
 COLOURS = (UP, DOWN, LEVEL, MARK, QUIET)
@@ -59,8 +59,8 @@ def forest(
         alt.Tooltip("prompts:Q", title="Prompts"),
     ]
     y = alt.Y("line:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, ticks=False, domain=False))
-    x = alt.X("value:Q", title="rank correlation of scores and drops", scale=alt.Scale(nice=True, zero=True))
-    legend = alt.Legend(title=None, orient="top", symbolType="circle")
+    x = alt.X("value:Q", title="rank correlation of scores and drops", axis=alt.Axis(tickCount=5))
+    legend = alt.Legend(title=None, orient="top", symbolType="circle", columns=1)
     colour = alt.Color("by:N", scale=alt.Scale(range=[*COLOURS]), sort=None, legend=legend)
     base = alt.Chart(frame).encode(y, alt.YOffset("slot:O"), color=colour, tooltip=hints)
     spans = base.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high"))
@@ -142,14 +142,14 @@ def recall(curves: pd.DataFrame, titles: dict[str, str], *, width: int | str = "
         alt.Tooltip("precision:Q", title="Of them matter", format=".0%"),
         alt.Tooltip("recall:Q", title="Of all that matter", format=".0%"),
     ]
-    legend = alt.Legend(title=None, orient="top", columns=2, labelLimit=200)
+    legend = alt.Legend(title=None, orient="top", columns=1, labelLimit=200)
     colour = alt.Color("title:N", scale=alt.Scale(range=[*COLOURS, "#009e73"]), sort=None, legend=legend)
     axis = alt.Axis(format="~%", tickCount=5)
     return alt.Chart(frame).mark_line(point=alt.OverlayMarkDef(size=24), strokeWidth=1.5).encode(
         alt.X("recall:Q", title="of all blocks that matter", axis=axis),
         alt.Y("precision:Q", title="of those taken, matter", axis=axis, scale=alt.Scale(zero=False)),
         color=colour, order="highest:Q", tooltip=hints,
-    ).properties(height=240, width=width)  # fmt: skip
+    ).properties(height=RECALL, width=width)  # fmt: skip
 
 
 def _wide(values: np.ndarray) -> tuple[alt.Scale, alt.Axis]:
