@@ -79,27 +79,26 @@ def scatter(scores: Scores, lens: str, *, width: int | str = "container") -> alt
     values = scores.values[list(scores.titles).index(lens)]
     frame = _long(scores, score=values).dropna()
     frame = frame.round({"score": 5, "drop": 5})
-    hover = alt.selection_point(
-        name=PICK, fields=["row"], on="pointerover", nearest=True, empty=False, clear="pointerout"
-    )
-    kept = alt.selection_point(name="kept", fields=["row"], on="click", nearest=True, empty=False)
+    # Not the nearest dot: Vega-Lite then has no texts in its tooltip.
+    hover = alt.selection_point(name=PICK, fields=["row"], on="pointerover", empty=False, clear="pointerout")
+    kept = alt.selection_point(name="kept", fields=["row"], on="click", empty=False)
     hints = [*_prompt_hints(), alt.Tooltip("score:Q", title="Score", format=".4~g"),
              alt.Tooltip("drop:Q", title="Drop of p", format=".3~%")]  # fmt: skip
     base = alt.Chart(frame).transform_lookup(
         "row", alt.LookupData(_prompts(scores), "row", ["prompt", "target", "group"])
     )
-    scale, marked = _wide(values)
-    x = alt.X("score:Q", title=f"score by {scores.titles[lens]}", scale=scale, axis=marked)
+    scale, axis = _wide(values)
+    x = alt.X("score:Q", title=f"score by {scores.titles[lens]}", scale=scale, axis=axis)
     y = alt.Y("drop:Q", title="drop of p when skipped", axis=alt.Axis(format="~%", tickCount=5))
     chosen = hover | kept
     dots = base.mark_circle().encode(
         x, y, tooltip=hints,
         color=alt.condition(chosen, alt.value(MARK), alt.value(UP)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.28)),
-        size=alt.condition(chosen, alt.value(80), alt.value(22)),
+        size=alt.condition(chosen, alt.value(80), alt.value(34)),
     ).add_params(hover, kept)  # fmt: skip
-    marked = base.transform_filter(chosen)
-    line = marked.mark_line(color=MARK, strokeWidth=1, opacity=0.45).encode(
+    joined = base.transform_filter(chosen)
+    line = joined.mark_line(color=MARK, strokeWidth=1, opacity=0.45).encode(
         x, y, detail="row:N", order="block:Q"
     )  # fmt: skip
     return alt.layer(line, dots, height=SCATTER, width=width)
@@ -172,6 +171,7 @@ def _long(scores: Scores, **values: np.ndarray) -> pd.DataFrame:
 
 
 def _prompts(scores: Scores) -> pd.DataFrame:
+    """What a tooltip says of a prompt."""
     frame = scores.prompts[["row", "prompt", "target", "group"]].copy()
     frame["prompt"] = [visible(t if len(t) <= SHOWN else f"…{t[-SHOWN:]}") for t in frame["prompt"]]
     return frame.assign(target=frame["target"].map(visible))
