@@ -15,8 +15,8 @@ from lenses.tokens import visible
 if TYPE_CHECKING:
     from lenses.validation import Scores
 
-LINE, SCATTER = 17, 340
-"""Pixels of one interval's line, and the height of a scatter."""
+LINE, SCATTER, RECALL = 17, 340, 440
+"""Pixels of one interval's line, and the heights of a scatter and, its legend included, of the curves."""
 TALL, LOW, ROOM = 16, 2, 520
 """Pixels of a prompt's row in a heatmap, at most and at least, and what all of them have together."""
 COLOURS = (UP, DOWN, LEVEL, MARK, QUIET)
@@ -59,8 +59,8 @@ def forest(
         alt.Tooltip("prompts:Q", title="Prompts"),
     ]
     y = alt.Y("line:N", sort=None, title=None, axis=alt.Axis(labelLimit=190, ticks=False, domain=False))
-    x = alt.X("value:Q", title="rank correlation of scores and drops", scale=alt.Scale(nice=True, zero=True))
-    legend = alt.Legend(title=None, orient="top", symbolType="circle")
+    x = alt.X("value:Q", title="rank correlation of scores and drops", axis=alt.Axis(tickCount=5))
+    legend = alt.Legend(title=None, orient="top", symbolType="circle", columns=1)
     colour = alt.Color("by:N", scale=alt.Scale(range=[*COLOURS]), sort=None, legend=legend)
     base = alt.Chart(frame).encode(y, alt.YOffset("slot:O"), color=colour, tooltip=hints)
     spans = base.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), alt.X2("high"))
@@ -79,27 +79,26 @@ def scatter(scores: Scores, lens: str, *, width: int | str = "container") -> alt
     values = scores.values[list(scores.titles).index(lens)]
     frame = _long(scores, score=values).dropna()
     frame = frame.round({"score": 5, "drop": 5})
-    hover = alt.selection_point(
-        name=PICK, fields=["row"], on="pointerover", nearest=True, empty=False, clear="pointerout"
-    )
-    kept = alt.selection_point(name="kept", fields=["row"], on="click", nearest=True, empty=False)
+    # Not the nearest dot: Vega-Lite then has no texts in its tooltip.
+    hover = alt.selection_point(name=PICK, fields=["row"], on="pointerover", empty=False, clear="pointerout")
+    kept = alt.selection_point(name="kept", fields=["row"], on="click", empty=False)
     hints = [*_prompt_hints(), alt.Tooltip("score:Q", title="Score", format=".4~g"),
              alt.Tooltip("drop:Q", title="Drop of p", format=".3~%")]  # fmt: skip
     base = alt.Chart(frame).transform_lookup(
         "row", alt.LookupData(_prompts(scores), "row", ["prompt", "target", "group"])
     )
-    scale, marked = _wide(values)
-    x = alt.X("score:Q", title=f"score by {scores.titles[lens]}", scale=scale, axis=marked)
+    scale, axis = _wide(values)
+    x = alt.X("score:Q", title=f"score by {scores.titles[lens]}", scale=scale, axis=axis)
     y = alt.Y("drop:Q", title="drop of p when skipped", axis=alt.Axis(format="~%", tickCount=5))
     chosen = hover | kept
     dots = base.mark_circle().encode(
         x, y, tooltip=hints,
         color=alt.condition(chosen, alt.value(MARK), alt.value(UP)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.28)),
-        size=alt.condition(chosen, alt.value(80), alt.value(22)),
+        size=alt.condition(chosen, alt.value(80), alt.value(34)),
     ).add_params(hover, kept)  # fmt: skip
-    marked = base.transform_filter(chosen)
-    line = marked.mark_line(color=MARK, strokeWidth=1, opacity=0.45).encode(
+    joined = base.transform_filter(chosen)
+    line = joined.mark_line(color=MARK, strokeWidth=1, opacity=0.45).encode(
         x, y, detail="row:N", order="block:Q"
     )  # fmt: skip
     return alt.layer(line, dots, height=SCATTER, width=width)
@@ -142,14 +141,14 @@ def recall(curves: pd.DataFrame, titles: dict[str, str], *, width: int | str = "
         alt.Tooltip("precision:Q", title="Of them matter", format=".0%"),
         alt.Tooltip("recall:Q", title="Of all that matter", format=".0%"),
     ]
-    legend = alt.Legend(title=None, orient="top", columns=2, labelLimit=200)
+    legend = alt.Legend(title=None, orient="top", columns=1, labelLimit=200)
     colour = alt.Color("title:N", scale=alt.Scale(range=[*COLOURS, "#009e73"]), sort=None, legend=legend)
     axis = alt.Axis(format="~%", tickCount=5)
     return alt.Chart(frame).mark_line(point=alt.OverlayMarkDef(size=24), strokeWidth=1.5).encode(
         alt.X("recall:Q", title="of all blocks that matter", axis=axis),
         alt.Y("precision:Q", title="of those taken, matter", axis=axis, scale=alt.Scale(zero=False)),
         color=colour, order="highest:Q", tooltip=hints,
-    ).properties(height=240, width=width)  # fmt: skip
+    ).properties(height=RECALL, width=width)  # fmt: skip
 
 
 def _wide(values: np.ndarray) -> tuple[alt.Scale, alt.Axis]:
@@ -172,6 +171,7 @@ def _long(scores: Scores, **values: np.ndarray) -> pd.DataFrame:
 
 
 def _prompts(scores: Scores) -> pd.DataFrame:
+    """What a tooltip says of a prompt."""
     frame = scores.prompts[["row", "prompt", "target", "group"]].copy()
     frame["prompt"] = [visible(t if len(t) <= SHOWN else f"…{t[-SHOWN:]}") for t in frame["prompt"]]
     return frame.assign(target=frame["target"].map(visible))

@@ -179,4 +179,4 @@ def _part(value: float) -> str:
 
 
 def _p(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:.4f}" if value < 0.01 else f"{value:.2f}"
+    return "–" if pd.isna(value) else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

@@ -44,7 +44,10 @@ def show(key: Hashable, found: Validated, run: Run) -> None:
         st.dataframe(lines(result.rows), hide_index=True, width="stretch", key="validation-rows",
                      column_config={"group": None})  # fmt: skip
     st.subheader("Every block of every prompt", anchor=False)
-    small("Point at a dot to see all blocks of its prompt; a click keeps them. Blue helps the word.")
+    small(
+        "Point at a dot to see all blocks of its prompt; a click keeps them. Blue helps the word, orange is "
+        "in its way."
+    )
     named = {lens: title for lens, title in scores.titles.items() if lens not in CONTROLS}
     first = next(iter(named))
     lens = st.segmented_control(
@@ -53,11 +56,15 @@ def show(key: Hashable, found: Validated, run: Run) -> None:
     ) or first  # fmt: skip
     left, right = st.columns(2, gap="medium")
     with left:
+        small("Each dot is a block of a prompt: the score across, the drop up.")
         chart(f"scatter-{lens}", partial(charts.scatter, scores, lens), f"Scores of {named[lens]} and drops")
         curves = result.curves[result.curves["blocks"] == "all"]
+        small("As more of the highest scores are taken: how many are on blocks that matter, and of how many.")
         chart("recall", partial(charts.recall, curves, scores.titles), "Precision and recall")
     with right:
+        small("What skipping each block costs: a row a prompt, a column a block.")
         chart("map-drops", partial(charts.blocks_map, scores), "What skipping each block costs")
+        small(f"What {named[lens]} says of them.")
         chart(f"map-{lens}", partial(charts.blocks_map, scores, lens), f"Scores of {named[lens]}")
     with st.expander("Method, and what this cannot say"):
         for text in (*validation_words.METHOD, *validation_words.CAVEATS):
