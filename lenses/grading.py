@@ -29,6 +29,10 @@ ABLATION = "ablation (skip)"
 CHANCE = "chance"
 
 
+METHODS = [name for name in registry.LENSES if name != "ablation"]
+"""All registered lenses but the one whose drops stand below them as the reference."""
+
+
 @dataclass(frozen=True)
 class Grade:
     """How well scores name the true blocks; the named block is the one of the largest |score|.
@@ -74,12 +78,12 @@ def score(
 ) -> pd.DataFrame:
     """One row a lens and variant: the means over seeds of `hit`, `found`, `distance` and `rank`.
 
-    All registered lenses by default, each with its own defaults. Below them stand the drops of the target's
+    By default `METHODS`, each with its own defaults. Below them stand the drops of the target's
     probability where a block is skipped, and what chance would give. `models` counts the models
     that a lens was scored on, `refused` those that it does not allow (a tuned lens that nobody fitted).
     Raises `BadOption` for two lenses of one name and the same options.
     """
-    chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or registry.LENSES]
+    chosen = [registry.get(lens) if isinstance(lens, str) else lens for lens in lenses or METHODS]
     labels = [label(lens) for lens in chosen]
     if len(set(labels)) < len(labels):
         raise BadOption("the same lens is asked for twice with the same options: leave one of them out")

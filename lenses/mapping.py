@@ -59,7 +59,7 @@ def mapping(
     preview = yield from _previewed(decoder, trace, targets, lens, bool(top), made)
     size = max(1, CHUNKS * readout.chunk_rows(decoder) // (trace.blocks + 1))
     for start in range(0, count, size):
-        yield Progress("reading every depth", start, count, preview)
+        yield Progress("preparing the method", start, count, preview)
         lens.prepare(decoder, [(trace, target) for target in targets[start : start + size]])
     attributions, seen = [], []
     for target in targets:

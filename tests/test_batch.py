@@ -122,7 +122,7 @@ def test_whatever_goes_wrong_with_a_batch_stays_with_the_row_at_fault(error, mon
     compared = question.compared
 
     def fails(decoder, places, own, read):
-        if places == [4]:  # the prompt of five tokens
+        if list(places) == [4]:  # the prompt of five tokens
             raise error
         return compared(decoder, places, own, read)
 
@@ -228,37 +228,42 @@ def test_padded_states_are_those_of_each_prompt_alone(family):
 def test_own_logits_are_those_of_each_prompt_alone(family):
     decoder = tiny.decoder(family)
     ids = [torch.tensor(prompt) for prompt in ([3, 4], [5, 6, 7, 8, 9], [10], [11, 12, 13])]
-    places = [1, 4, 0, 1]
-    for row, one, place in zip(padded.own(decoder, ids, places), ids, places, strict=True):
-        torch.testing.assert_close(row, decoder.own(one)[place], rtol=1e-4, atol=1e-4)
+    places = [range(1, 2), range(3, 5), range(0, 1), range(1, 3)]
+    for found, one, some in zip(padded.own(decoder, ids, places), ids, places, strict=True):
+        torch.testing.assert_close(found, decoder.own(one)[list(some)], rtol=1e-4, atol=1e-4)
 
 
 def test_a_readout_that_a_batchs_roundings_put_off_is_proved_by_itself(monkeypatch):
     """Two passes of different shapes differ in their last bits, sometimes by more than the proof allows."""
     own = padded.own
-    monkeypatch.setattr(padded, "own", lambda *args: own(*args) * (1 + 1e-4))
+    monkeypatch.setattr(padded, "own", lambda *args: [one * (1 + 1e-4) for one in own(*args)])
     for number, one in outcomes(tiny.decoder("gpt2"), rows(WORDS)).items():
         alone = lenses.compare(tiny.decoder("gpt2"), WORDS[number - 1], lenses=["ig-lens"])
         assert one.comparison.probability == alone.probability
 
 
+def ends(*lengths: int) -> list[range]:
+    """Prompts of these lengths, each read after its last token."""
+    return [range(length - 1, length) for length in lengths]
+
+
 @pytest.mark.parametrize("family", ["gpt2", "bloom", "openai-gpt"])
 def test_a_pass_fits_by_its_states_and_its_logits(family, monkeypatch):
     decoder = tiny.decoder(family)
-    assert padded.fits(decoder, [5, 5, 4, 3])
+    assert padded.fits(decoder, ends(5, 5, 4, 3))
     monkeypatch.setattr(padded, "STATES", 4 * 16 * 4 * 20)
-    assert padded.fits(decoder, [5, 5, 4, 3])
-    assert not padded.fits(decoder, [6, 5, 4, 3])  # 24 tokens with padding
+    assert padded.fits(decoder, ends(5, 5, 4, 3))
+    assert not padded.fits(decoder, ends(6, 5, 4, 3))  # 24 tokens with padding
     monkeypatch.setattr(padded, "STATES", 1 << 30)
     kept = 3 if decoder.spares_head else 5
     monkeypatch.setattr(padded, "BUDGET", 4 * kept * 4 * 64)
-    assert padded.fits(decoder, [5, 5, 4, 3])
-    assert not padded.fits(decoder, [5, 5, 4, 3, 3])
+    assert padded.fits(decoder, ends(5, 5, 4, 3))
+    assert not padded.fits(decoder, ends(5, 5, 4, 3, 3))
     monkeypatch.setattr(padded, "BUDGET", 1 << 30)
     monkeypatch.setattr(padded, "TOKENS", {"cpu": 20})
-    assert padded.fits(decoder, [5, 5, 4, 3])
-    assert not padded.fits(decoder, [5, 5, 4, 3, 3])
-    assert padded.fits(decoder, [40])  # one prompt always goes, however long
+    assert padded.fits(decoder, ends(5, 5, 4, 3))
+    assert not padded.fits(decoder, ends(5, 5, 4, 3, 3))
+    assert padded.fits(decoder, ends(40))  # one prompt always goes, however long
 
 
 def test_a_question_asked_together_says_what_is_wrong_with_it_and_with_no_other():
@@ -279,7 +284,9 @@ def test_the_longest_prompts_of_a_window_go_first_and_no_pass_holds_two_windows(
 
 
 def test_a_pass_is_bounded_by_its_tokens_too(monkeypatch):
-    monkeypatch.setattr(padded, "fits", lambda decoder, lengths: len(lengths) * max(lengths) <= 12)
+    monkeypatch.setattr(
+        padded, "fits", lambda decoder, places: len(places) * max(one.stop for one in places) <= 12
+    )
     decoder = tiny.decoder("gpt2")
     steps = batch.running(decoder, rows(WORDS), [registry.get("logit-lens")])
     parts = [[len(one.row.prompt.split()) for one in step] for step in steps if isinstance(step, tuple)]

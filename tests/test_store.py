@@ -107,7 +107,8 @@ def test_a_process_that_is_killed_loses_the_batch_in_flight_and_nothing_else(tmp
     subprocess.run([*command, "--resume"], check=True, capture_output=True)
     assert Counter(computed(out)) == Counter(range(1, 49))
     decoder, found = lenses.load(model), prompts.read(path.read_bytes(), path.name)
-    finish(report.making(decoder, found, [registry.get(name) for name in registry.quick()], whole))
+    have = registry.having(decoder, registry.quick())
+    finish(report.making(decoder, found, [registry.get(name) for name in have], whole))
     assert_same_summary(out, whole)
     assert_same_results(out, whole)
 
@@ -181,7 +182,8 @@ def test_a_passing_fault_is_tried_again_and_another_failure_is_not(tmp_path, mon
         now.setattr(batch, "_asked", out_of_memory)
         run(tmp_path, *what, stop_after=2)
     tried = Counter(computed(tmp_path))
-    assert sum(tried.values()) == 8
+    assert tried.pop(25) == 1  # its word is not in the vocabulary, which is seen before anything runs
+    assert sum(tried.values()) == 4
     run(tmp_path, *what, resume=True)
     assert all(one.comparison for one in list(Store(tmp_path, settings(*what), what[1].rows).outcomes())[:24])
     assert Counter(computed(tmp_path)) == Counter(range(1, 26)) + tried

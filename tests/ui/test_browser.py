@@ -136,7 +136,7 @@ def test_a_prompt_is_typed_a_word_chosen_and_the_receipts_read(visit, smol):
     page.get_by_role("textbox", name="… or type one").fill(" Rome")
     expect(page.locator(".ll-headline")).to_have_text(own(smol, "The capital of Italy is", " Rome"))
     page.get_by_role("textbox", name="… or type one").fill(" Ho Chi Minh City")
-    expect(page.get_by_text("tokens, of which the first is scored")).to_be_visible()
+    expect(page.get_by_text("tokens, each read after those before it")).to_be_visible()
 
 
 def test_a_bar_that_is_pointed_at_tells_its_depth_its_value_and_what_was_likeliest(visit):

@@ -48,7 +48,7 @@ def test_the_first_run_shows_the_example_and_imports_no_torch():
         f"at = AppTest.from_file({str(HOME / 'app.py')!r}, default_timeout=60).run()\n"
         "assert not at.exception, at.exception[0].value\n"
         "assert any('precomputed example' in e.proto.body for e in at.html)\n"
-        "assert len(at.get('vega_lite_chart')) == 6\n"
+        "assert len(at.get('vega_lite_chart')) == 7\n"
         "sys.exit(bool({'torch', 'transformers', 'captum', 'altair'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=HOME).returncode == 0

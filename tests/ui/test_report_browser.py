@@ -128,7 +128,7 @@ def test_the_page_filters_sorts_and_opens_a_prompts_ledger(sent):
     page.locator("tr", has_text="The capital of France is").locator("button.open").click()
     detail = page.locator("tr.detail")
     expect(detail).to_contain_text("␣Paris has 77.3 % after")
-    expect(detail.locator("svg")).to_have_count(3)
+    expect(detail.locator("svg")).to_have_count(4)
     expect(detail).to_contain_text("exact.")
     expect(detail.locator(".onsets tr")).to_have_count(8)
     expect(detail.locator(".onsets")).to_contain_text("Half of all movement (paper)30")
