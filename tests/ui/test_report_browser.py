@@ -153,14 +153,14 @@ def test_nothing_is_wider_than_the_window(sent, width):
 
 def test_the_page_shows_its_pictures_and_tables_where_no_script_may_run(sent):
     page = sent(scripts=False)
-    expect(page.locator(".chart img")).to_have_count(2 + 3 + 1)
+    expect(page.locator(".chart img")).to_have_count(2 + 4 + 1)
     expect(page.locator("#table tbody tr")).to_have_count(8)
     expect(page.get_by_text("That takes scripts")).to_be_visible()
 
 
 def test_the_page_prints_whole(sent, tmp_path):
     page = sent()
-    expect(page.locator(".chart svg")).to_have_count(2 + 3 + 1)
+    expect(page.locator(".chart svg")).to_have_count(2 + 4 + 1)
     page.pdf(path=tmp_path / "report.pdf", format="A4")
     pages = [sheet.extract_text() for sheet in pypdf.PdfReader(tmp_path / "report.pdf").pages]
     assert 3 <= len(pages) <= 6
