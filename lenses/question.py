@@ -186,7 +186,8 @@ def pose(decoder: Decoder, reading: Reading, chosen: Target, warned: Sequence[st
     """
     trace, after, gap = reading.trace, reading.after, reading.readout_gap
     if not holds(trace, chosen):
-        trace = followed(decoder, trace, chosen)
+        trace, after = followed(decoder, trace, chosen), ()
+    if len(after) < len(chosen.more):
         places = list(chosen.positions[1:])
         found = list(proved(decoder, trace, places))
         after = tuple(float(own[id]) for (own, _), id in zip(found, chosen.more, strict=True))

@@ -232,6 +232,15 @@ def test_a_word_inside_a_prompt_takes_the_place_of_what_follows():
     assert inside.probability == pytest.approx(alone.probability, abs=1e-6)
 
 
+def test_a_word_that_the_prompt_goes_on_with_is_read_as_any_other():
+    decoder = tiny.decoder("llama")
+    inside = question.ask(decoder, "w3 w17 w5 w9 w22", target="w5 w9", position=1)
+    alone = question.ask(decoder, "w3 w17", target="w5 w9")
+    assert [piece.probability for piece in inside.pieces] == pytest.approx(
+        [piece.probability for piece in alone.pieces], abs=1e-6
+    )
+
+
 def test_a_comparison_of_a_word_comes_back_from_json_with_its_pieces():
     found = lenses.compare(tiny.decoder("llama"), tiny.PROMPT, target="w5 w9", lenses=["ig-lens"])
     data = found.to_dict()
