@@ -23,14 +23,13 @@ from lenses.headline import percent, points
 from lenses.prompts.wording import counted
 from lenses.registry import LENSES
 from lenses.report.details import Details, definitions, listed, panels
-from lenses.report.figures import Figure, data, engine, figure
+from lenses.report.figures import HALF, WIDE, Figure, data, engine, figure
+from lenses.report.ranked import ranked
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
 LONG = 160
 """Characters of a prompt in the table."""
-WIDE, HALF = 1000, 470
-"""Pixels of a chart across the page, and of one of two side by side."""
 
 
 def html(findings: Findings, details: Details) -> str:
@@ -52,6 +51,7 @@ def html(findings: Findings, details: Details) -> str:
         onsets=_onset_figures(findings),
         bands=[_band(findings, lens) for lens in findings.lenses],
         agreement=_agreement(findings),
+        ranked=ranked(findings),
         notable=_notable(findings),
         rows=[_row(line, details) for line in shown.to_dict("records")],
         has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
