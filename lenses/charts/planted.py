@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import altair as alt
 import pandas as pd
 
@@ -28,8 +30,9 @@ def planted(
         alt.Tooltip("rank:Q", title="Mean place of the true blocks", format=".1f"),
         alt.Tooltip("models:Q", title="Models"),
     ]
-    top = alt.Axis(orient="top", labelAngle=0, ticks=False, domain=False, title=None)
-    side = alt.Axis(labelLimit=190, ticks=False, domain=False, title=None)
+    plain: dict[str, Any] = dict(ticks=False, domain=False, title=None, labelOverlap=False, labelFlush=False)
+    top = alt.Axis(orient="top", labelAngle=-35, **plain)
+    side = alt.Axis(labelLimit=190, **plain)
     base = alt.Chart(frame).encode(
         alt.X("variant:N", sort=list(dict.fromkeys(frame["variant"])), axis=top),
         alt.Y("title:N", sort=list(dict.fromkeys(frame["title"])), axis=side),
