@@ -22,6 +22,11 @@ def away(module: nn.Module) -> bool:
     return any(parameter.is_meta for parameter in module.parameters())
 
 
+def hooked(module: nn.Module) -> bool:
+    """Whether any part of it is run by a hook of accelerate, which may be on a device of its own."""
+    return any("_hf_hook" in part.__dict__ for part in module.modules())
+
+
 def runs_on(module: nn.Module) -> torch.device | None:
     """The device on which a module runs: its hook's, else that of its weights; None where neither says."""
     hook = getattr(module, "_hf_hook", None)

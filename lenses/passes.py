@@ -39,7 +39,7 @@ class Passes:
         self._layout, self.blocks = layout, layout.count
         self._kinds: dict[int, Any] = {}
         self._joins: bool | None = None
-        self._away = dispatched.away(self.model)
+        self._away, self._hooked = dispatched.away(self.model), dispatched.hooked(self.model)
         # Weights that come and go are those of one pass at a time.
         self._turn: AbstractContextManager[Any] = RLock() if self._away else nullcontext()
         with torch.no_grad():
@@ -245,8 +245,10 @@ class Passes:
         if after is not None:
             keywords[str(self._cache_name)] = after
         spared = positions is not None and self.spares_head
-        if spared:
-            keywords["logits_to_keep"] = torch.tensor(positions, device=ids.device)
+        if positions is not None and self.spares_head:
+            # The last states may be on another device than the first, and a list is on none.
+            kept = list(positions) if self._hooked else torch.tensor(positions, device=ids.device)
+            keywords["logits_to_keep"] = kept
         with self._turn:
             output = model(input_ids=ids, **keywords)
         logits = dispatched.number(output.logits if hasattr(output, "logits") else output[0], self._named)

@@ -40,6 +40,11 @@ class There(torch.Tensor):
     def __init__(self, here: torch.Tensor) -> None:
         self.here = here
 
+    def __getitem__(self, index: Any) -> Any:
+        # PyTorch makes a tensor of a list by a way that fails for a device that Python stands in for.
+        parts = index if isinstance(index, tuple) else (index,)
+        return super().__getitem__(tuple(torch.tensor(p) if isinstance(p, list) else p for p in parts))
+
     @classmethod
     def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return done(operation, *args, **(kwargs or {}))
@@ -49,12 +54,14 @@ def done(operation: Any, *args: Any, **kwargs: Any) -> Any:
     """The operation on the CPU tensors inside; what it makes is on the device."""
     name: str = operation.name()
     moves = name.startswith(MOVES)
+    # Places may be given by the CPU, as for any device.
+    mixes = moves or (name.startswith("aten::index") and isinstance(args[0], There))
     inside = {id(one.here): one for one in tree.tree_leaves((args, kwargs)) if isinstance(one, There)}
 
     def taken_out(value: Any) -> Any:
         if isinstance(value, There):
             return value.here
-        if isinstance(value, torch.Tensor) and value.ndim and not moves:
+        if isinstance(value, torch.Tensor) and value.ndim and not mixes:
             raise RuntimeError(f"{name} is given tensors on two devices")
         if isinstance(value, torch.device) and value.type == NAME:
             return torch.device("cpu")
@@ -77,15 +84,18 @@ def done(operation: Any, *args: Any, **kwargs: Any) -> Any:
 def register() -> None:
     """Make the device known to this process; never undone."""
     _setup_privateuseone_for_python_backend(NAME)
+    tensor = torch.tensor
+    # PyTorch's own fails for a device that Python stands in for.
+    torch.tensor = lambda *args, device=None, **more: tensor(*args, **more).to(device)
     library = torch.library.Library("_", "IMPL")
     library.fallback(done, "PrivateUse1")
     register.kept = library  # type: ignore[attr-defined]
 
 
 def model(family: str) -> Any:
-    """The tiny model with attention written out: the fused one asks the device what it can do."""
+    """The tiny model with attention and experts written out: fused ones ask the device what it can do."""
     made = tiny.model(family)
-    made.config._attn_implementation = "eager"
+    made.config._attn_implementation = made.config._experts_implementation = "eager"
     return made
 
 
@@ -109,6 +119,16 @@ def held(family: str, way: str) -> dict[str, float]:
     return gaps | {name: numbers.apart(other[name], value) for name, value in one.items()}
 
 
+def refuses_to_mix() -> bool:
+    """Whether a sum over two devices is an error, as it has to be for the rest to tell anything."""
+    try:
+        torch.ones(2) + torch.ones(2).to(NAME)
+    except RuntimeError as error:
+        return "two devices" in str(error)
+    return False
+
+
 if __name__ == "__main__":
     register()
+    assert refuses_to_mix()
     print(json.dumps({f"{f} {way}": held(f, way) for f in sys.argv[1:] for way in WAYS}))
