@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -47,20 +48,33 @@ def follow(copy: nn.Module) -> None:
     for name in ("_parameters", "_buffers"):
         copy.__dict__[name] = dict(copy.__dict__[name])
 
+    weak = ref(copy)  # no circle: what a pass leaves behind goes with its last name, not at some collection
+
     def forward(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = hook.pre_forward(copy, *args, **kwargs)
+        own: Any = weak()
+        args, kwargs = hook.pre_forward(own, *args, **kwargs)
         with torch.no_grad() if hook.no_grad else nullcontext():
-            output = type(copy).forward(copy, *args, **kwargs)
-        return hook.post_forward(copy, output)
+            output = type(own).forward(own, *args, **kwargs)
+        return hook.post_forward(own, output)
 
     copy.__dict__["forward"] = forward
+
+
+def refuse_nowhere(module: nn.Module, name: str) -> None:
+    """Raise `UnsupportedModel` for weights that are nowhere and that no hook fetches."""
+    if away(module) and not hooked(module):
+        raise UnsupportedModel(_nowhere(name))
 
 
 def number(made: Tensor, name: str) -> Tensor:
     """The tensor itself; raises `UnsupportedModel` where it was made of weights that are nowhere."""
     if made.is_meta:
-        raise UnsupportedModel(
-            f"some weights of {name} are on the device meta, which holds no numbers, and nothing fetches "
-            "them when they are needed: load it with device='auto', or whole"
-        )
+        raise UnsupportedModel(_nowhere(name))
     return made
+
+
+def _nowhere(name: str) -> str:
+    return (
+        f"some weights of {name} are on the device meta, which holds no numbers, and nothing fetches them "
+        "when they are needed: load it with device='auto', or whole"
+    )

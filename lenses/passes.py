@@ -42,11 +42,24 @@ class Passes:
         self._away, self._hooked = dispatched.away(self.model), dispatched.hooked(self.model)
         # Weights that come and go are those of one pass at a time.
         self._turn: AbstractContextManager[Any] = RLock() if self._away else nullcontext()
+        dispatched.refuse_nowhere(self.model, self._named)
         with torch.no_grad():
-            states, logits = self.flow(torch.zeros(1, 1, dtype=torch.long, device=self.device))
+            states, logits = self._tried(torch.zeros(1, 1, dtype=torch.long, device=self.device))
         self.width, self.vocabulary = states[0].shape[-1], logits.shape[-1]
         self.dtype = states[-1].dtype
         self._entering = self.embed(torch.zeros(1, dtype=torch.long, device=self.device)).dtype
+
+    def _tried(self, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+        """A first pass; raises `UnsupportedModel` where offloaded weights can't be fetched for it."""
+        try:
+            return self.flow(ids)
+        except RuntimeError as error:
+            if not self._away:
+                raise
+            raise UnsupportedModel(
+                f"{self._named} can't be run with weights that are offloaded, since its own code reads some "
+                f"that are not there ({error}): load it whole, on one device"
+            ) from error
 
     # What the model is
 

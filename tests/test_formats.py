@@ -16,8 +16,11 @@ from tests import numbers, tiny
 FAMILIES = ("llama", "gpt2", "gemma2", "bloom", "mixtral", "opt")
 HALF = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
 EACH = pytest.mark.parametrize("family", FAMILIES)
-NEAR = {torch.bfloat16: 0.06, torch.float16: 0.008}
-"""How far a level may be from the float32 model's: its own arithmetic in that format, not ours."""
+NEAR = {torch.bfloat16: 2e-3, torch.float16: 1e-4}
+"""How far a level of these models may be from the float32 model's: their own arithmetic, not ours."""
+
+INTEGRALS = {torch.bfloat16: 0.4, torch.float16: 0.2}
+"""The same of an integral, as a part of its largest number: gradients have as few bits, and cancel."""
 
 
 def half(family: str, dtype: torch.dtype) -> Decoder:
@@ -36,15 +39,15 @@ def test_readings_are_normalised_in_float64_whatever_the_weights_are(family, dty
     # Float32 sums of 64 numbers; a softmax in bfloat16 would be off by 4e-3.
     assert found.log_probability == pytest.approx(expected[:, tiny.TARGET].numpy(), abs=1e-6)
     assert found.top_probability == pytest.approx(expected.exp().topk(5).values.numpy(), abs=1e-6)
-    coarse = logits.softmax(dim=-1).double()[:, tiny.TARGET].numpy()
-    assert np.abs(coarse - found.probability).max() > 1e-5  # the checker sees one that is not
+    coarse = logits.log_softmax(dim=-1).double()[:, tiny.TARGET].numpy()
+    assert np.abs(coarse - found.log_probability).max() > 1e-5  # the checker sees one that is not
 
 
 @HALF
 @EACH
 def test_all_probabilities_of_a_prompt_add_up_to_1(family, dtype):
     decoder = half(family, dtype)
-    rows = decoder.trace(tiny.IDS)[:, -1]
+    rows = decoder.trace(tiny.IDS).residual[:, -1]
     every = [readout.level(decoder, rows, token) for token in range(64)]
     assert np.sum(every, axis=0) == pytest.approx(np.ones(4), abs=2e-6)
     asked = question.ask(decoder, tiny.PROMPT, target="w5")
@@ -70,8 +73,8 @@ def test_a_ledger_closes_in_its_own_sums_and_is_near_the_float32_models(family, 
     assert check(found).verdict is Verdict.EXACT
     assert abs(found.values.sum() - (found.end - found.start)) < 1e-12
     whole = tiny.decoder(family)
-    levels = readout.level(whole, whole.trace(tiny.IDS)[:, -1], tiny.TARGET)
-    near = readout.level(decoder, decoder.trace(tiny.IDS)[:, -1], tiny.TARGET)
+    levels = readout.level(whole, whole.trace(tiny.IDS).residual[:, -1], tiny.TARGET)
+    near = readout.level(decoder, decoder.trace(tiny.IDS).residual[:, -1], tiny.TARGET)
     assert np.abs(near - levels).max() < NEAR[dtype]
 
 
@@ -84,7 +87,7 @@ def test_the_integrals_of_a_half_precision_model_are_near_the_float32_models(fam
         lens = registry.get(name, steps=20)
         pair = (lens.attribute(d, d.trace(tiny.IDS), target).positions for d in (decoder, whole))
         found, expected = pair
-        assert numbers.apart(found, expected) < 8 * NEAR[dtype], name
+        assert numbers.apart(found, expected) < INTEGRALS[dtype], name
 
 
 @HALF
