@@ -92,8 +92,6 @@ def test_the_default_model_says_paris(smol, dtype):
 
 @EACH
 def test_weights_in_memory_that_run_on_the_device_give_the_cpus_numbers(family):
-    if family == "mamba":
-        pytest.skip("its code reads weights of modules that it does not call, which accelerate can't fetch")
     model = cpu_offload(tiny.model(family), torch.device("cuda", 0))
     decoder = Decoder(model, tiny.tokenizer(), family)
     assert dispatched.away(model)

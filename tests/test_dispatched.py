@@ -22,7 +22,7 @@ from lenses.decoder import Decoder
 from lenses.twin import twin
 from tests import numbers, tiny
 
-FAMILIES = ("llama", "gpt2", "gemma2", "opt", "opt_350m", "bloom", "mixtral", "falcon_new", "gpt_neox")
+FAMILIES = ("llama", "gpt2", "gemma2", "opt", "opt_350m", "bloom", "mixtral", "falcon_new", "mamba")
 CPU = torch.device("cpu")  # to accelerate, a device of that name has a cache to clear, and "cpu" has none
 
 
@@ -126,6 +126,20 @@ def test_weights_that_are_nowhere_never_become_numbers():
         nowhere = tiny.hf.AutoModelForCausalLM.from_config(tiny.FAMILIES["llama"]()).eval()
     with pytest.raises(lenses.UnsupportedModel, match="meta, which holds no numbers"):
         Decoder(nowhere, tiny.tokenizer(), "nowhere")
+
+
+def test_a_model_whose_own_code_reads_weights_past_their_modules_is_refused_where_they_are_offloaded():
+    class Peeking(type(tiny.model("llama"))):
+        def forward(self, *args, **kwargs):
+            output = super().forward(*args, **kwargs)
+            output.logits = output.logits * (1 + 0 * self.lm_head.weight.sum())
+            return output
+
+    model = tiny.model("llama")
+    model.__class__ = Peeking
+    assert Decoder(model, tiny.tokenizer(), "peeking").readout_gap == 0
+    with pytest.raises(lenses.UnsupportedModel, match="peeking"):
+        Decoder(accelerate.cpu_offload(model, "cpu"), tiny.tokenizer(), "peeking")
 
 
 def test_a_block_that_never_runs_is_an_error_also_where_weights_are_offloaded():

@@ -97,7 +97,7 @@ def test_a_module_that_no_gradient_goes_through_is_read_and_refused_for_gradient
             with pytest.raises(UnsupportedLens, match=f"none goes through .*{where} of packed"):
                 make()
     assert all(where in path for path in decoder.cuts)
-    own = decoder.model(torch.tensor([tiny.IDS])).logits[0].double().softmax(-1)[:, tiny.TARGET]
+    own = decoder.own(tiny.IDS).double().softmax(-1)[:, tiny.TARGET]
     assert readout.level(decoder, decoder.trace(tiny.IDS)[-1], tiny.TARGET) == pytest.approx(own, abs=1e-6)
 
 
@@ -106,8 +106,8 @@ def test_gradients_go_through_every_module_of_a_plain_model(family):
     assert tiny.decoder(family).cuts == ()
 
 
-def test_what_pytorch_quantises_by_itself_is_refused_since_a_rows_product_depends_on_its_batch():
+def test_what_pytorch_quantises_by_itself_is_refused_since_products_depend_on_all_their_rows():
     with pytest.warns(DeprecationWarning, match="quantiz"):
         made = torch.ao.quantization.quantize_dynamic(tiny.model("llama"), {nn.Linear}, dtype=torch.qint8)
-    with pytest.raises(lenses.UnsupportedModel, match="away from the model's own"):
+    with pytest.raises(lenses.UnsupportedModel, match="moves the states before it"):
         Decoder(made.eval(), tiny.tokenizer(), "packed")
