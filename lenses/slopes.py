@@ -56,8 +56,16 @@ class Slopes(Inside):
 
         steps = {path: watching(path) for path, module in self.model.named_modules() if _runs(module)}
         ids = torch.arange(2, device=self.device)[None] % self.embeddings
-        with torch.enable_grad():
-            self._forward(twin(self.model, steps), ids[:, : self.positions.tokens or 2], None)
+        try:
+            with torch.enable_grad():
+                self._forward(twin(self.model, steps), ids[:, : self.positions.tokens or 2], None)
+        except RuntimeError as error:
+            if not self._away:
+                raise
+            raise UnsupportedLens(
+                f"whether gradients go through {self._named} can't be tried with weights that are offloaded "
+                f"({error}): load it whole, on one device"
+            ) from error
         return found
 
 

@@ -90,7 +90,7 @@ def test_the_default_model_says_paris(smol, dtype):
         assert np.isfinite(one.attribution.values).all()
 
 
-@EACH
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "mamba"])
 def test_weights_in_memory_that_run_on_the_device_give_the_cpus_numbers(family):
     model = cpu_offload(tiny.model(family), torch.device("cuda", 0))
     decoder = Decoder(model, tiny.tokenizer(), family)

@@ -22,7 +22,7 @@ from lenses.decoder import Decoder
 from lenses.twin import twin
 from tests import numbers, tiny
 
-FAMILIES = ("llama", "gpt2", "gemma2", "opt", "opt_350m", "bloom", "mixtral", "falcon_new", "mamba")
+FAMILIES = ("llama", "gpt2", "gemma2", "opt", "opt_350m", "bloom", "mixtral", "falcon_new", "gpt_neox")
 CPU = torch.device("cpu")  # to accelerate, a device of that name has a cache to clear, and "cpu" has none
 
 
@@ -140,6 +140,15 @@ def test_a_model_whose_own_code_reads_weights_past_their_modules_is_refused_wher
     assert Decoder(model, tiny.tokenizer(), "peeking").readout_gap == 0
     with pytest.raises(lenses.UnsupportedModel, match="peeking"):
         Decoder(accelerate.cpu_offload(model, "cpu"), tiny.tokenizer(), "peeking")
+
+
+def test_a_recurrence_that_is_offloaded_has_its_states_and_is_refused_gradients_with_the_reason():
+    decoder = Decoder(accelerate.cpu_offload(tiny.model("mamba"), "cpu"), tiny.tokenizer(), "mamba")
+    expected = numbers.exact(tiny.decoder("mamba"))
+    for name, found in numbers.exact(decoder).items():
+        assert torch.equal(found, expected[name]), name
+    with pytest.raises(lenses.UnsupportedLens, match="gradients go through mamba can't be tried"):
+        numbers.lenses(decoder)["conductance"]()
 
 
 def test_a_block_that_never_runs_is_an_error_also_where_weights_are_offloaded():
