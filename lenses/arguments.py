@@ -26,6 +26,21 @@ Prompt = Annotated[str, typer.Argument(help="The text whose next token is explai
 Model = Annotated[
     str, typer.Option(help="A catalog name (see `lenses models`), a Hub id, a folder or a .gguf file.")
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="cpu, cuda, mps, or auto for a model bigger than a device: all devices, then memory, then the "
+        "disk. The best device by default.",
+        metavar="NAME",
+    ),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        help="The number format of the weights: float32 (the default), float64, bfloat16 or float16.",
+        metavar="NAME",
+    ),
+]
 Target = Annotated[str | None, typer.Option(help="The token to explain; the likeliest by default.")]
 Position = Annotated[
     int | None, typer.Option(help="Explain the token after this position; the last by default.")

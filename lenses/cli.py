@@ -6,14 +6,12 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from lenses import console, listing
+from lenses import console, listing, printing
 from lenses.arguments import (
     Against,
     Answer,
@@ -24,6 +22,8 @@ from lenses.arguments import (
     CorpusFile,
     Delimiter,
     Depths,
+    Device,
+    Dtype,
     Encoding,
     FitSteps,
     FitTokens,
@@ -54,10 +54,6 @@ from lenses.arguments import (
 from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
 
-if TYPE_CHECKING:
-    from lenses.depth_map import DepthMap
-    from lenses.outcome import Comparison
-
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
 
@@ -71,6 +67,8 @@ app = typer.Typer(
 def compare(
     prompt: Prompt,
     model: Model = DEFAULT,
+    device: Device = None,
+    dtype: Dtype = None,
     target: Target = None,
     position: Position = None,
     lens: Lenses = None,
@@ -87,13 +85,13 @@ def compare(
     """Show one prompt's target by several lenses side by side, each with a receipt."""
     from lenses import registry
 
-    _refuse_unwritable(output)
+    printing.refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
     lenses = registry.choose(
         names, baseline=baseline, steps=steps, depths=_depths(depths), halves=halves, readout=readout,
         against=against,
     )  # fmt: skip
-    decoder = console.load(model)
+    decoder = console.load(model, device, dtype)
     lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     with console.status("comparing"):
         from lenses import comparison
@@ -101,13 +99,15 @@ def compare(
         result = comparison.compare(
             decoder, prompt, target=target, position=position, lenses=lenses, chat=chat
         )
-    _write(result, format, output)
+    printing.write(result, format, output)
 
 
 @app.command()
 def map(
     prompt: Prompt,
     model: Model = DEFAULT,
+    device: Device = None,
+    dtype: Dtype = None,
     lens: OneLens = "ig-lens",
     readout: Readout = None,
     against: Against = None,
@@ -119,14 +119,14 @@ def map(
     """Show one lens over every token of a prompt and, on request, of the model's own answer."""
     from lenses import registry
 
-    _refuse_unwritable(output)
+    printing.refuse_unwritable(output)
     (chosen,) = registry.choose([lens], readout=readout, against=against)
-    decoder = console.load(model)
+    decoder = console.load(model, device, dtype)
     from lenses import tokens
     from lenses.mapping import mapping
 
     read = tokens.encode(decoder.tokenizer, prompt, chat)
-    _write(console.watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
+    printing.write(console.watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
 
 
 @app.command()
@@ -134,6 +134,8 @@ def report(
     file: ListFile,
     output: Folder,
     model: Model = DEFAULT,
+    device: Device = None,
+    dtype: Dtype = None,
     lens: Quick = None,
     readout: Readout = None,
     against: Against = None,
@@ -156,7 +158,7 @@ def report(
     lenses = registry.choose(names, readout=readout, against=against)
     manner = prompts.Manner(encoding, listing.delimiter(delimiter), header, prompt_column, target_column)
     listed = listing.read(file, manner)
-    decoder = console.load(model)
+    decoder = console.load(model, device, dtype)
     lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     from lenses import report as reports
     from lenses import terminal
@@ -176,6 +178,8 @@ def fit_tuned_lens(
     corpus: CorpusFile,
     output: LensFolder,
     model: Model = DEFAULT,
+    device: Device = None,
+    dtype: Dtype = None,
     closed_form: ClosedForm = False,
     resume: Resume = False,
     minutes: Minutes = 45.0,
@@ -193,7 +197,7 @@ def fit_tuned_lens(
     from lenses.fitting import Settings, fitting
 
     settings = Settings(closed_form, minutes, tokens, seed, steps)
-    decoder = console.load(model)
+    decoder = console.load(model, device, dtype)
     with console.resumable(output):
         made = console.watched(fitting(decoder, corpus, output, settings, resume))
     terminal.fitted(made.record, output, console.console())
@@ -204,6 +208,8 @@ def validate(
     file: ListFile,
     output: Results,
     model: Model = DEFAULT,
+    device: Device = None,
+    dtype: Dtype = None,
     lens: Quick = None,
     resume: Resume = False,
     batch_size: BatchSize = 32,
@@ -217,7 +223,7 @@ def validate(
     listing.refuse_no_folder(output)
     lenses = registry.choose(list(dict.fromkeys(lens)) if lens else registry.quick())
     listed = listing.read(file, prompts.Manner())
-    decoder = console.load(model)
+    decoder = console.load(model, device, dtype)
     from lenses import report as reports
     from lenses import terminal
     from lenses.validating import validating
@@ -283,35 +289,3 @@ def _depths(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise BadOption(f"--depths takes whole numbers with commas, as 0,4,8, not {text!r}") from None
-
-
-def _refuse_unwritable(output: Path | None) -> None:
-    """Say so before minutes of work, not after."""
-    if output is not None and not output.parent.is_dir():
-        raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
-    if output is not None and output.is_dir():
-        raise BadOption(f"--output takes the name of a file, and {output} is a folder")
-
-
-def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:
-    if output is None:
-        _print(found, format, sys.stdout)
-        sys.stdout.flush()  # a reader that has gone away is noticed here, not at the interpreter's end
-        return
-    with open(output, "w", encoding="utf-8") as file:
-        _print(found, format, file)
-
-
-def _print(found: Comparison | DepthMap, format: Format, file: Any) -> None:
-    from lenses import terminal
-    from lenses.depth_map import DepthMap
-
-    if format is Format.TABLE:
-        if isinstance(found, DepthMap):
-            terminal.depth_map(found, console.console(file=file))
-        else:
-            terminal.show(found, console.console(file=file))
-        return
-    escaped = not str(file.encoding).lower().startswith("utf")
-    json.dump(found.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
-    file.write("\n")

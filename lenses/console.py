@@ -21,11 +21,11 @@ SILENCE = 10.0
 """Seconds after which a run that nobody watches says how far it is."""
 
 
-def load(model: str) -> Decoder:
+def load(model: str, device: str | None = None, dtype: str | None = None) -> Decoder:
     """The decoder, with its progress on stderr."""
     with status("importing torch and transformers"):
         from lenses.loading import loading
-    decoder: Decoder = watched(loading(model))
+    decoder: Decoder = watched(loading(model, device=device, dtype=dtype))
     return decoder
 
 
@@ -94,7 +94,7 @@ def quiet() -> None:
     """Keep transformers' and the Hub client's own bars and notes off the terminal."""
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    for library in ("transformers", "huggingface_hub"):
+    for library in ("transformers", "huggingface_hub", "accelerate"):
         logging.getLogger(library).setLevel(logging.ERROR)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a table's bars on a terminal that has no such characters

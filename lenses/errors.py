@@ -17,6 +17,10 @@ class UnsupportedModel(LensesError):
     """The model was read, but its numbers could not be proved to be its own."""
 
 
+class NoRoom(LensesError):
+    """The model needs more memory than the device has free; the text has the figures."""
+
+
 class UnsupportedLens(LensesError):
     """This lens can't be computed on this model; the others can."""
 

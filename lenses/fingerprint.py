@@ -40,7 +40,7 @@ def _taken(decoder: Decoder) -> str:
         if parameter.device.type == "meta":
             raise UnsupportedLens(
                 f"some weights of {decoder.name or 'the model'} are not in memory (offloaded), so nobody can "
-                "tell which model it is: load it whole, without device_map"
+                "tell which model it is: load it whole, on one device"
             )
         digest.update(repr(tuple(parameter.shape)).encode())
         digest.update(_sample(parameter.detach()))

@@ -132,6 +132,8 @@ def fitting(
     """
     began = time.monotonic()
     model = fingerprint(decoder)
+    if not settings.closed_form:
+        decoder.refuse_cut("a tuned lens that is refined", tail=True)
     text = yield from corpus.reading(path, decoder, settings.seed)
     identity = {
         "model": model, "corpus": text.record["sha256"], "seed": settings.seed, "tokens": settings.tokens

@@ -6,6 +6,7 @@ encoder–decoder, weights that are missing from the checkpoint, and whatever `p
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import http.client
 import re
@@ -21,10 +22,11 @@ from typing import Any
 
 import torch
 
-from lenses import catalog, convert
+from lenses import catalog, convert, watermark
 from lenses.building import BUILDING
 from lenses.decoder import Decoder
-from lenses.errors import UnknownModel, UnsupportedModel
+from lenses.errors import LensesError, UnknownModel, UnsupportedModel
+from lenses.offload import Offload
 from lenses.progress import Progress, finish
 from lenses.proof import TOLERANCE
 
@@ -43,7 +45,8 @@ def load(
     """The decoder of a catalog name, a Hub id, a local folder or a `.gguf` file.
 
     `dtype` (float32 unless said otherwise) and `device` (an accelerator where there is one) are
-    torch's names. Raises `UnknownModel` and `UnsupportedModel`.
+    torch's names; `auto` spreads the model over all devices, then memory, then the disk. Raises
+    `UnknownModel`, `UnsupportedModel`, and `NoRoom` where one device has no room for it.
     """
     return finish(loading(model, revision=revision, dtype=dtype, device=device))
 
@@ -72,8 +75,8 @@ def loading(
         name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
     with BUILDING:
-        network, tokenizer, commit = _read(where, number)
-    network.requires_grad_(False).eval().to(place)
+        network, tokenizer, commit = _read(where, number, place)
+    network.requires_grad_(False).eval()
     yield Progress(f"proving the readout of {source.name}")
     return Decoder(network, tokenizer, source.name, name, version or commit)
 
@@ -84,10 +87,8 @@ def weights(hub: str, revision: str | None = None) -> int:
     Builds the model without memory, so that nothing but the configuration is fetched.
     """
     where = _Where(hub, _named(revision), local=not _reachable())
-    with _reading(where), BUILDING, torch.device("meta"):
-        config = _config(where)
-        network = _auto_class(config, hub).from_config(config, dtype=torch.float32)
-        return sum(p.numel() for p in network.parameters())
+    with _reading(where), BUILDING:
+        return _counted(_config(where), hub)
 
 
 @dataclass(frozen=True)
@@ -108,17 +109,43 @@ class _Where:
         }
 
 
-def _read(where: _Where, dtype: torch.dtype) -> tuple[Any, Any, str]:
-    """The network, its tokenizer, and the Hub's commit ("" for a folder)."""
+def _read(where: _Where, dtype: torch.dtype, place: torch.device | None) -> tuple[Any, Any, str]:
+    """The network where it is to be, its tokenizer, and the Hub's commit ("" for a folder)."""
+    offload = Offload() if place is None else None
     with _reading(where):
         config = _config(where)
-        network, report = _auto_class(config, where.path).from_pretrained(
+        kind = _auto_class(config, where.path)
+        # How small a quantised checkpoint is is not in its configuration.
+        if place is not None and not hasattr(config, "quantization_config"):
+            watermark.refuse(where.path, _counted(config, where.path), dtype, place)
+        network, report = kind.from_pretrained(
             **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report, by name
+            **_placed(place, offload),
         )  # fmt: skip
+    if offload is not None:
+        offload.keep_with(network)
     tokenizer = _tokenizer(where)
     convert.refuse_missing(where.path, report)
     return network, tokenizer, _commit(where)
+
+
+def _placed(place: torch.device | None, offload: Offload | None) -> dict[str, Any]:
+    """Where transformers is to put the weights: an accelerator's never pass through memory as a whole."""
+    if offload is None:
+        return {} if place == torch.device("cpu") else {"device_map": {"": place}}
+    return {
+        "device_map": "auto",
+        "max_memory": watermark.allowances(),
+        "offload_folder": str(offload.folder),
+    }
+
+
+def _counted(config: Any, path: str) -> int:
+    """How many weights a configuration makes, built without memory."""
+    with torch.device("meta"):
+        network = _auto_class(config, path).from_config(copy.deepcopy(config), dtype=torch.float32)
+    return sum(parameter.numel() for parameter in network.parameters())
 
 
 def _config(where: _Where) -> Any:
@@ -133,7 +160,7 @@ def _reading(where: _Where) -> Iterator[None]:
     try:
         with convert.without_bars():
             yield
-    except UnsupportedModel:
+    except LensesError:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
@@ -264,7 +291,10 @@ def _dtype(name: str | None) -> torch.dtype:
     return known[name or "float32"]
 
 
-def _device(name: str | None) -> torch.device:
+def _device(name: str | None) -> torch.device | None:
+    """The device of that name; None for `auto`: as many as it takes."""
+    if name == "auto":
+        return None
     if name is None:
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
@@ -272,4 +302,4 @@ def _device(name: str | None) -> torch.device:
         torch.zeros(1, device=name).item()  # a meta tensor can be made, but holds nothing
         return torch.device(name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UnknownModel(f"there is no device {name} here: choose cpu, cuda or mps") from error
+        raise UnknownModel(f"there is no device {name} here: choose auto, cpu, cuda or mps") from error

@@ -6,6 +6,8 @@ The model's own code does all the work in every pass; what is proved of it is in
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import RLock
 from typing import Any
 
 import torch
@@ -13,9 +15,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lenses import handover
+from lenses import dispatched, handover
 from lenses.errors import UnsupportedModel
-from lenses.layout import Layout, Positions
+from lenses.layout import Layout, Positions, text_config
 from lenses.twin import Step, twin
 
 
@@ -37,24 +39,41 @@ class Passes:
         self._layout, self.blocks = layout, layout.count
         self._kinds: dict[int, Any] = {}
         self._joins: bool | None = None
+        self._away, self._hooked = dispatched.away(self.model), dispatched.hooked(self.model)
+        # Weights that come and go are those of one pass at a time.
+        self._turn: AbstractContextManager[Any] = RLock() if self._away else nullcontext()
+        dispatched.refuse_nowhere(self.model, self._named)
         with torch.no_grad():
-            states, logits = self.flow(torch.zeros(1, 1, dtype=torch.long, device=self.device))
+            states, logits = self._tried(torch.zeros(1, 1, dtype=torch.long, device=self.device))
         self.width, self.vocabulary = states[0].shape[-1], logits.shape[-1]
         self.dtype = states[-1].dtype
+        self._entering = self.embed(torch.zeros(1, dtype=torch.long, device=self.device)).dtype
+
+    def _tried(self, ids: Tensor) -> tuple[list[Tensor], Tensor]:
+        """A first pass; raises `UnsupportedModel` where offloaded weights can't be fetched for it."""
+        try:
+            return self.flow(ids)
+        except RuntimeError as error:
+            if not self._away:
+                raise
+            raise UnsupportedModel(
+                f"{self._named} can't be run with weights that are offloaded, since its own code reads some "
+                f"that are not there ({error}): load it whole, on one device"
+            ) from error
 
     # What the model is
 
     @property
     def device(self) -> torch.device:
-        """Where ids go in: the device of the first weight that is really there."""
-        present = (p.device for p in self.model.parameters() if p.device.type != "meta")
-        return next(present, torch.device("cpu"))
+        """Where ids go in and states are kept: the device on which the input embedding runs."""
+        found = dispatched.runs_on(self.model.get_input_embeddings()) or dispatched.runs_on(self.model)
+        return found or torch.device("cpu")
 
     @property
     def embeddings(self) -> int:
         """How many token ids the input embedding has rows for."""
         module = self.model.get_input_embeddings()
-        return int(getattr(module, "num_embeddings", 0) or module.weight.shape[0])
+        return int(getattr(module, "num_embeddings", 0) or text_config(self.model).vocab_size)
 
     @property
     def positions(self) -> Positions:
@@ -86,9 +105,11 @@ class Passes:
         `inputs` are token ids, or what the embedding module is to return in their place. `watch`
         has one module a depth that each state is led through (for Captum, which hooks modules).
         `recompute` keeps no block's activations for the backward pass: it runs the block again.
-        Differentiable; `trace` is this without gradients, checked, for one prompt.
+        Differentiable; `trace` is this without gradients, checked, for one prompt. The states are all on
+        `device`, wherever the blocks are.
         """
         states: list[Tensor] = []
+        place = self.device
 
         def keep(state: Tensor) -> Tensor:
             if state.shape != (*inputs.shape[:2], state.shape[-1]):
@@ -96,13 +117,16 @@ class Passes:
                     f"a state has shape {tuple(state.shape)} for {inputs.shape[0]} × {inputs.shape[1]} "
                     "tokens, where one vector a token is needed: its depths can't be read one by one"
                 )
-            states.append(watch[len(states)](state) if watch else state)
-            return states[-1].clone()
+            here = state.to(place)
+            states.append(watch[len(states)](here) if watch else here)
+            # What gradients are taken for is on the way, also where the way leads to another device.
+            going = states[-1] if watch or torch.is_grad_enabled() else state
+            return going.to(state.device, copy=True)
 
         def tap(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
             # The model always goes on with a clone: Falcon adds into it in place.
             given = keep(hidden) if not states else hidden
-            output = ran(block, given, args, kwargs, recompute)
+            output = self._ran(block, given, args, kwargs, recompute)
             self._kinds.setdefault(len(states) - 1, handover.kind(output))
             return handover.like(output, keep(handover.hidden(output)))
 
@@ -110,7 +134,7 @@ class Passes:
         ids = inputs
         if inputs.is_floating_point():
             ids = self._blank(inputs)
-            steps[self._layout.embedding] = lambda *_: inputs
+            steps[self._layout.embedding] = lambda *_: inputs.to(self._entering)
         logits = self._forward(twin(self.model, steps), ids, positions)
         if len(states) != self.blocks + 1:
             raise UnsupportedModel(
@@ -136,7 +160,8 @@ class Passes:
         """For each block, whether it keeps a key and a value of each of these tokens, and whether it
         keeps a state (of a recurrence); None for a model that can't be asked."""
         asked = {"use_cache": True} if "use_cache" in self._layout.keywords else {}
-        output = self.model(input_ids=ids[None], **asked)
+        with self._turn:
+            output = self.model(input_ids=ids[None], **asked)
         kept = (getattr(output, name, None) for name in ("cache", "past_key_values"))
         layers = layers_of(next((cache for cache in kept if cache is not None), None), len(ids))
         return layers if len(layers) == self.blocks else None
@@ -151,7 +176,9 @@ class Passes:
     @torch.no_grad()
     def embed(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position embedding"]:
         """What the input embedding returns for these ids."""
-        return self.model.get_input_embeddings()(ids[None])[0]
+        with self._turn:
+            found: Tensor = self.model.get_input_embeddings()(ids[None])[0]
+        return dispatched.number(found, self._named)
 
     @torch.no_grad()
     def enter(self, ids: Int[Tensor, " position"]) -> Float[Tensor, "position width"]:
@@ -179,17 +206,43 @@ class Passes:
         def put_in(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
             reached.append(depth)
             state = given.to(hidden.device, self.dtype, copy=True)
-            return block(state, *args, **kwargs) if depth == 0 else handover.like(self._kinds[last], state)
+            if depth == 0:
+                return self._ran(block, state, args, kwargs)
+            return handover.like(self._kinds[last], state)
 
         steps: dict[str, Step] = {self._block(b): self._passed(b) for b in range(last)}
         steps[self._block(last)] = put_in
+        if self._away and torch.is_grad_enabled():
+            steps |= {self._block(b): self._again for b in range(last + 1, self.blocks)}
         logits = self._forward(twin(self.model, {**steps, **more}), self._blank(given), positions)
         if not reached:
             raise UnsupportedModel(f"block {last} never ran, so no state can be put in at {depth}")
         return logits.reshape(*residual.shape[:-2], *logits.shape[1:])
 
+    def _ran(self, block: nn.Module, hidden: Tensor, args: Any, kwargs: Any, recompute: bool = False) -> Any:
+        """The block's output; with `recompute` its activations are made anew in the backward pass.
+
+        So are those of a block whose weights are away: the graph would keep them all in memory.
+        """
+        if recompute or (self._away and torch.is_grad_enabled() and dispatched.away(block)):
+            return checkpoint(
+                self._in_turn, block, hidden, *args, use_reentrant=False, preserve_rng_state=False, **kwargs
+            )
+        return block(hidden, *args, **kwargs)
+
+    def _again(self, block: nn.Module, hidden: Tensor, args: Any, kwargs: Any) -> Any:
+        return self._ran(block, hidden, args, kwargs)
+
+    def _in_turn(self, block: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        with self._turn:
+            return block(*args, **kwargs)
+
     def _passed(self, block: int) -> Step:
         return lambda _, hidden, args, kwargs: handover.like(self._kinds[block], hidden)
+
+    @property
+    def _named(self) -> str:
+        return str(getattr(self, "name", "") or type(self.model).__name__)
 
     def _block(self, block: int) -> str:
         return f"{self._layout.blocks}.{block}"
@@ -205,10 +258,14 @@ class Passes:
         if after is not None:
             keywords[str(self._cache_name)] = after
         spared = positions is not None and self.spares_head
-        if spared:
-            keywords["logits_to_keep"] = torch.tensor(positions, device=ids.device)
-        output = model(input_ids=ids, **keywords)
-        logits = output.logits if hasattr(output, "logits") else output[0]
+        if positions is not None and self.spares_head:
+            # The last states may be on another device than the first, and a list is on none.
+            kept = list(positions) if self._hooked else torch.tensor(positions, device=ids.device)
+            keywords["logits_to_keep"] = kept
+        with self._turn:
+            output = model(input_ids=ids, **keywords)
+        logits = dispatched.number(output.logits if hasattr(output, "logits") else output[0], self._named)
+        logits = logits.to(ids.device)
         return logits if spared or positions is None else logits[:, list(positions)]
 
 
@@ -223,10 +280,3 @@ def layers_of(cache: Any, count: int) -> list[tuple[bool, bool]]:
          any("state" in name for name in vars(layer)))
         for layer in getattr(cache, "layers", None) or []
     ]  # fmt: skip
-
-
-def ran(block: nn.Module, hidden: Tensor, args: Any, kwargs: Any, recompute: bool) -> Any:
-    """The block's output; with `recompute` its activations are made anew in the backward pass."""
-    if recompute:
-        return checkpoint(block, hidden, *args, use_reentrant=False, preserve_rng_state=False, **kwargs)
-    return block(hidden, *args, **kwargs)

@@ -30,7 +30,10 @@ VECTORS = 20
 
 @dataclass(frozen=True)
 class InputPath:
-    """Both ends of the path up to the target's last position (later tokens can't matter), and f there."""
+    """Both ends of the path up to the target's last position (later tokens can't matter), and f there.
+
+    In float32 at least, whatever the model's number format: points between them and sums are ours.
+    """
 
     decoder: Decoder
     target: Target
@@ -73,7 +76,9 @@ class InputPath:
 
 
 def input_path(decoder: Decoder, trace: Trace, target: Target, name: str, token: int) -> InputPath:
-    """The path from the named baseline to the prompt; raises `BadOption` for a bad baseline."""
+    """The path from the named baseline to the prompt; raises `BadOption` for a bad baseline, and
+    `UnsupportedLens` for a model that no gradient goes through."""
+    decoder.refuse_cut("a path of input embeddings")
     places = list(target.positions)
     kept = places[-1] + 1
     end = decoder.embed(trace.ids)[:kept]
@@ -82,10 +87,15 @@ def input_path(decoder: Decoder, trace: Trace, target: Target, name: str, token:
         states, logits = decoder.flow(start[None], places)
     wanted = torch.tensor(target.tokens, device=trace.residual.device)
     return InputPath(
-        decoder, target, start, end, torch.cat(states), trace.residual[:, :kept],
+        decoder, target, wide(start), wide(end), wide(torch.cat(states)), wide(trace.residual[:, :kept]),
         f_start=float(joint(logits.float(), target.tokens)),
         f_end=float(readout.read(decoder, trace[-1][places], wanted).probability.prod()),
     )  # fmt: skip
+
+
+def wide(values: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    """The same in float32 at least."""
+    return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 def joint(logits: Float[Tensor, "row token vocabulary"], tokens: Sequence[int]) -> Float[Tensor, " row"]:

@@ -70,9 +70,10 @@ class Call:
     def run(
         self, state: Float[Tensor, "batch position width"], steps: Mapping[str, Step]
     ) -> Float[Tensor, "batch position width"]:
-        """What the block makes of a state while some of its modules are run by steps."""
+        """What the block makes of a state while some of its modules are run by steps; where the state is."""
         block = twin(self.block, steps) if steps else self.block
-        return handover.hidden(block(state.clone(), *self.args, **self.kwargs))  # Falcon adds in place
+        made = handover.hidden(block(state.clone(), *self.args, **self.kwargs))  # Falcon adds in place
+        return made.to(state.device)
 
 
 def silent(writer: Writer, width: int) -> Step:
@@ -201,7 +202,7 @@ def _saying(writer: Writer, width: int, value: Tensor | None) -> Step:
             first = next(iter(inputs.values()))
             said = first.new_zeros(*first.shape[:-1], width)
         if value is not None:
-            said = said + value.reshape(said.shape)
+            said = said + value.to(said.device).reshape(said.shape)
         return said if output is None else handover.like(output, said)
 
     return step

@@ -14,12 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lenses import dispatched
 from lenses.errors import UnsupportedLens
-from lenses.inside import Inside
+from lenses.slopes import Slopes
 from lenses.twin import Step, twin
 
 
-class Tail(Inside):
+class Tail(Slopes):
     """Rows of final residual vectors → logits, in one pass or in two halves with the head between.
 
     `fast_head`: another kernel may do the head's product (see `proof.prove`).
@@ -106,7 +107,7 @@ class Tail(Inside):
             self._resume(self.blocks, rows[:, None], None, {self._layout.head: tap})
         if not seen:
             raise UnsupportedLens(f"{type(self.model).__name__} calls no output head of its own")
-        return seen[0].reshape(len(rows), -1)
+        return seen[0].reshape(len(rows), -1).to(rows.device)
 
     @torch.no_grad()
     def after_head(self, given: Float[Tensor, "row head"]) -> Float[Tensor, "row vocabulary"]:
@@ -137,7 +138,7 @@ class Tail(Inside):
         logits = self._forward(twin(self.model, {self._layout.head: tap}), ids[None], None)
         if len(seen) != 1 or seen[0].shape[:-1] != (1, len(ids)):
             return None
-        return seen[0][0], logits[0]
+        return seen[0][0].to(self.device), logits[0]
 
     @torch.no_grad()
     def head(self, rows: Float[Tensor, "row head"], token: int) -> Float[Tensor, " row"]:
@@ -145,7 +146,9 @@ class Tail(Inside):
         if (head := self._plain_head()) is not None:
             bias = None if head.bias is None else head.bias[token : token + 1]
             return nn.functional.linear(rows.to(self.dtype), head.weight[token : token + 1], bias)[:, 0]
-        return self.model.get_output_embeddings()(rows.to(self.dtype))[:, token]
+        with self._turn:
+            found: Tensor = self.model.get_output_embeddings()(rows.to(self.dtype))[:, token]
+        return dispatched.number(found, self._named).to(rows.device)
 
     def _plain_head(self) -> nn.Linear | None:
         """The head, where it is exactly a matrix product that nothing else listens to."""

@@ -150,15 +150,16 @@ def read_public(folder: Path, decoder: Decoder) -> Translators:
         raise BadOption(f"the matrices in {path} differ in shape: it is no linear tuned lens")
     made = [torch.stack([state[f"{depth}.{part}"].float() for depth in depths]) for part in parts]
     weight, bias = made if len(made) == 2 else (made[0], torch.zeros(made[0].shape[:2]))
-    head = decoder.model.get_output_embeddings()
+    identity = fingerprint(decoder)  # refuses weights that are not in memory
+    head = getattr(decoder.model.get_output_embeddings(), "weight", None)
     theirs = config.get("unembed_hash")
-    if theirs and (head is None or theirs != _public_hash(head.weight)):
+    if theirs and (not isinstance(head, Tensor) or theirs != _public_hash(head)):
         raise BadOption(
             f"the tuned lens in {folder} was fitted on another output matrix than that of "
             f"{decoder.name or 'this model'}: fit one for this model"
         )
     record = {"model": config.get("base_model_name_or_path", "unknown"), "format": "tuned-lens"}
-    return _fitting(folder, decoder, weight, bias, False, fingerprint(decoder), record)
+    return _fitting(folder, decoder, weight, bias, False, identity, record)
 
 
 def _public_hash(weight: Tensor) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from torch import nn
 
+from lenses.dispatched import follow
+
 Step = Callable[[nn.Module, Any, tuple[Any, ...], dict[str, Any]], Any]
 """What a wrapped module does instead: (module, first input, other inputs, keywords) → output.
 
@@ -47,6 +49,7 @@ def twin(module: nn.Module, steps: Mapping[str, Step]) -> nn.Module:
     # Accelerate patches `forward` on the instance; carried over, it would run the original module.
     copy.__dict__.update({k: v for k, v in module.__dict__.items() if k != "forward"})
     copy.__dict__["_modules"] = dict(module._modules)
+    follow(copy)
     for child, deeper in _by_child(steps).items():
         copy._modules[child] = twin(module.get_submodule(child), deeper)
     return copy

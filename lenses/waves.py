@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lenses import handover
-from lenses.passes import Passes, layers_of, ran
+from lenses.passes import Passes, layers_of
 from lenses.twin import Step, twin
 
 
@@ -60,10 +60,11 @@ class Waves(Passes):
                         layer = after.layers[block]
                         layer.keys = layer.keys.expand(len(hidden), -1, -1, -1)
                         layer.values = layer.values.expand(len(hidden), -1, -1, -1)
-                    output = ran(module, hidden, args, kwargs, recompute)
+                    output = self._ran(module, hidden, args, kwargs, recompute)
                     going = [handover.hidden(output)]
                 if block + 1 in joining:
-                    going.append(joining[block + 1].to(hidden.device, self.dtype, copy=True))
+                    place = going[0].device if going else hidden.device
+                    going.append(joining[block + 1].to(place, self.dtype, copy=True))
                 return handover.like(self._kinds[block], torch.cat(going) if going else hidden)
 
             return run
@@ -104,7 +105,8 @@ class Waves(Passes):
         name = self._cache_name
         if name is None or not self.joins:
             return None
-        found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
+        with self._turn:
+            found = getattr(self.model(input_ids=ids[None], use_cache=True), name, None)
         layers = layers_of(found, len(ids))
         plain = all(keys and not more for keys, more in layers)
         return found if plain and len(layers) == self.blocks else None

@@ -105,6 +105,8 @@ WRONG = [
     (asked("w3", ""), 1, "smollm2-135m"),
     (("compare", "w3", "--model", "llama", "--lens", "no-such-lens"), 1, "choose from ig-lens, logit-lens"),
     (asked("w3", "llama", "--depths", "0,4"), 1, "depth 4 is outside 0…3"),
+    (asked("w3", "llama", "--device", "abacus"), 1, "no device abacus here: choose auto, cpu, cuda or mps"),
+    (asked("w3", "llama", "--dtype", "int3"), 1, "int3 is no number format"),
     (asked("w3", "llama", "--depths", "1,b"), 1, "as 0,4,8, not '1,b'"),
     (
         asked("w3", "llama", "--readout", "rank"),
@@ -337,3 +339,20 @@ def test_the_default_model_says_paris(run):
     assert found["target"] == {"position": 4, "id": 7042, "text": " Paris",
                                "probability": pytest.approx(0.772532, abs=1e-5)}  # fmt: skip
     assert found["lenses"][0]["additivity"]["verdict"] == "exact"
+
+
+def test_the_number_format_and_the_device_are_those_that_were_asked_for(run):
+    for device, dtype in (("cpu", "bfloat16"), ("auto", "float64")):
+        status, out, _ = run(
+            *asked("w3 w17", "llama", "--device", device, "--dtype", dtype, "--format", "json")
+        )
+        assert status == 0
+        assert parsed(out)["model"]["dtype"] == dtype
+
+
+@pytest.mark.parametrize("command", ["compare", "map", "report", "validate", "fit-tuned-lens"])
+def test_every_command_that_loads_a_model_takes_its_device_and_number_format(run, command):
+    status, out, _ = run(command, "--help")
+    assert status == 0
+    assert "--device" in out
+    assert "--dtype" in out

@@ -11,16 +11,17 @@ import pytest
 
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
-    "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
-    "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
-    "fingerprint", "translators", "loading", "variants", "planting", "readout", "halves", "padded",
-    "tokens", "target", "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure",
-    "surface", "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods",
-    "memory", "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome",
-    "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "ranking",
-    "validation", "scoring", "findings", "batch", "store", "depth_map", "mapping", "receipt", "tables",
-    "cells", "headline", "depth_tables", "aggregates", "validating", "validation_words", "toy", "charts",
-    "report", "terminal", "console", "listing", "arguments", "cli", "ui",
+    "errors", "watermark", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert",
+    "offload", "trace", "dispatched", "twin", "handover", "sublayers", "layout", "proof", "passes",
+    "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators", "loading", "variants",
+    "planting", "readout", "halves", "padded", "tokens", "target", "tuned", "planted", "attribution",
+    "block_scores", "readouts", "words", "measure", "surface", "surfacing", "baseline", "lens",
+    "observed", "paths", "updates", "ablation", "methods", "memory", "registry", "grading", "onset",
+    "question", "together", "onsets", "audit", "outcome", "comparison", "corpus", "moments", "refining",
+    "heldout", "unfinished", "fitting", "ranking", "validation", "scoring", "findings", "batch", "store",
+    "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "aggregates",
+    "validating", "validation_words", "toy", "charts", "report", "terminal", "console", "listing",
+    "arguments", "printing", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

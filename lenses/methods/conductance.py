@@ -99,6 +99,7 @@ class Conductance(Options):
         from captum.attr._utils.approximation_methods import approximation_parameters
 
         from lenses.observed import Closing
+        from lenses.paths import wide
 
         alphas = approximation_parameters("gausslegendre")[1](self.steps + 1)
         # A step needs the states at both its ends; where these two don't fit, blocks are run again.
@@ -114,12 +115,13 @@ class Conductance(Options):
             states, logits = path.decoder.flow(
                 inputs.requires_grad_(), path.positions, recompute=recompute
             )  # fmt: skip
-            slopes = torch.autograd.grad(path.f(logits).sum(), states[1:])
-            for depth, (slope, state) in enumerate(zip(slopes, states[1:], strict=True)):
-                flow = slope[:-1] * state.detach().diff(dim=0)
+            found = torch.autograd.grad(path.f(logits).sum(), states[1:])
+            slopes = [wide(slope) for slope in found]
+            states = [wide(state.detach()) for state in states[1:]]
+            for depth, (slope, state) in enumerate(zip(slopes, states, strict=True)):
+                flow = slope[:-1] * state.diff(dim=0)
                 total[depth] += flow.sum(dim=0).double().sum(dim=-1)
             if self.estimator == "observed":
-                states = [state.detach() for state in states[1:]]
                 closing.take(slopes, states, path.observed(logits), last=first + size >= self.steps)
         return total, closing.total if self.estimator == "observed" else None
 

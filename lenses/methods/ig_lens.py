@@ -186,10 +186,12 @@ class IGLens(Options):
         import torch
 
         from lenses import readout
+        from lenses.paths import wide
 
+        f.decoder.refuse_cut("IG-Lens with its gradient estimator", tail=True)
         nodes, weights = rule(self.rule, self.steps)
         paths = [
-            torch.cat([start[None], f.states(place, depths)])
+            wide(torch.cat([start[None], f.states(place, depths)]))
             for start, place in zip(starts, f.places, strict=True)
         ]
         segment = torch.arange(len(depths)).repeat_interleave(self.steps)

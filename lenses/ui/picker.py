@@ -111,8 +111,11 @@ def choose() -> None:
             help="A name of the list, or type a Hub id (owner/model), a folder or a .gguf file.",
         )  # fmt: skip
         dtype = st.selectbox("Number format", list(DTYPES), key="model_dtype", persist_state="session")
-        devices = [fixed.device] if fixed.device else [BEST, "cpu", "cuda", "mps"]
-        device = st.selectbox("Device", devices, key="model_device", persist_state="session")
+        devices = [fixed.device] if fixed.device else [BEST, "auto", "cpu", "cuda", "mps"]
+        device = st.selectbox(
+            "Device", devices, key="model_device", persist_state="session",
+            help="auto: for a model bigger than a device, over all devices, then memory, then the disk.",
+        )  # fmt: skip
         revision = st.text_input(
             "Revision", key="model_revision", placeholder="the newest", persist_state="session",
             help="A branch, tag or commit of a Hub model.",

@@ -84,6 +84,18 @@ def test_a_model_that_fails_to_load_leaves_the_old_one_in_its_place(folders, fre
     assert models.state(bad) is None
 
 
+def test_a_model_that_has_no_room_leaves_the_old_one_in_its_place(folders, fresh, monkeypatch):
+    from lenses import watermark
+
+    good, large = (models.choice_of(folders[family], device="cpu") for family in ("gpt2", "llama"))
+    held = load(good)
+    monkeypatch.setattr(watermark, "free", lambda device: 1_000_000)
+    models.want("a", large)
+    assert models.loader().idle(SOON)
+    assert "in float32 and cpu has 0.0 GB free" in models.state(large).reason
+    assert models.held(good) is held
+
+
 def test_a_model_that_had_to_go_is_loaded_again_when_it_is_wanted_again(folders, fresh):
     first, second = (models.choice_of(folders[family]) for family in ("gpt2", "llama"))
     before = load(first).serial
