@@ -6,14 +6,12 @@ Progress goes to stderr; `--format json` puts nothing but JSON on stdout.
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
-from lenses import console, listing
+from lenses import console, listing, printing
 from lenses.arguments import (
     Against,
     Answer,
@@ -25,10 +23,12 @@ from lenses.arguments import (
     Delimiter,
     Depths,
     Encoding,
+    Engine,
     FitSteps,
     FitTokens,
     Folder,
     Format,
+    GpusPerWorker,
     Halves,
     Header,
     Lenses,
@@ -42,21 +42,21 @@ from lenses.arguments import (
     Prompt,
     PromptColumn,
     Quick,
+    RayAddress,
     Readout,
     Results,
     Resume,
+    RunsOn,
     Seed,
+    Sources,
     Start,
     Steps,
     Target,
     TargetColumn,
+    Workers,
 )
 from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
-
-if TYPE_CHECKING:
-    from lenses.depth_map import DepthMap
-    from lenses.outcome import Comparison
 
 UsageError: type[Any] = typer.BadParameter.__mro__[1]
 """Wrong usage of any kind: typer carries its own copy of click and names only this subclass."""
@@ -87,7 +87,7 @@ def compare(
     """Show one prompt's target by several lenses side by side, each with a receipt."""
     from lenses import registry
 
-    _refuse_unwritable(output)
+    printing.refuse_unwritable(output)
     names = list(dict.fromkeys(lens)) if lens else None
     lenses = registry.choose(
         names, baseline=baseline, steps=steps, depths=_depths(depths), halves=halves, readout=readout,
@@ -101,7 +101,7 @@ def compare(
         result = comparison.compare(
             decoder, prompt, target=target, position=position, lenses=lenses, chat=chat
         )
-    _write(result, format, output)
+    printing.write(result, format is Format.TABLE, output)
 
 
 @app.command()
@@ -119,19 +119,20 @@ def map(
     """Show one lens over every token of a prompt and, on request, of the model's own answer."""
     from lenses import registry
 
-    _refuse_unwritable(output)
+    printing.refuse_unwritable(output)
     (chosen,) = registry.choose([lens], readout=readout, against=against)
     decoder = console.load(model)
     from lenses import tokens
     from lenses.mapping import mapping
 
     read = tokens.encode(decoder.tokenizer, prompt, chat)
-    _write(console.watched(mapping(decoder, read, chosen, answer=answer, top=5)), format, output)
+    made = console.watched(mapping(decoder, read, chosen, answer=answer, top=5))
+    printing.write(made, format is Format.TABLE, output)
 
 
 @app.command()
 def report(
-    file: ListFile,
+    source: Sources,
     output: Folder,
     model: Model = DEFAULT,
     lens: Quick = None,
@@ -144,10 +145,16 @@ def report(
     header: Header = None,
     prompt_column: PromptColumn = None,
     target_column: TargetColumn = None,
+    engine: RunsOn = Engine.LOCAL,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Explain every prompt of a list, and write a report: HTML, JSON, CSV, Parquet and XLSX.
 
-    What is done is kept as it comes: a run that was stopped goes on with --resume.
+    What is done is kept as it comes: a run that was stopped goes on with --resume. On Ray
+    (pip install 'lensledger[ray]') the report is HTML and Parquet; of a single file, the same command with
+    --resume and without --engine then writes the other files.
     """
     from lenses import prompts, registry
 
@@ -155,7 +162,11 @@ def report(
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = registry.choose(names, readout=readout, against=against)
     manner = prompts.Manner(encoding, listing.delimiter(delimiter), header, prompt_column, target_column)
-    listed = listing.read(file, manner)
+    cluster = listing.Cluster(workers, gpus_per_worker, ray_address)
+    if engine is Engine.RAY:
+        listing.on_ray(source, manner, model, lenses, bool(lens), output, resume, batch_size, cluster)
+        return
+    listed = listing.read(listing.alone(source, cluster), manner)
     decoder = console.load(model)
     lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     from lenses import report as reports
@@ -283,35 +294,3 @@ def _depths(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise BadOption(f"--depths takes whole numbers with commas, as 0,4,8, not {text!r}") from None
-
-
-def _refuse_unwritable(output: Path | None) -> None:
-    """Say so before minutes of work, not after."""
-    if output is not None and not output.parent.is_dir():
-        raise BadOption(f"there is no folder {output.parent} to write {output.name} into: make it first")
-    if output is not None and output.is_dir():
-        raise BadOption(f"--output takes the name of a file, and {output} is a folder")
-
-
-def _write(found: Comparison | DepthMap, format: Format, output: Path | None) -> None:
-    if output is None:
-        _print(found, format, sys.stdout)
-        sys.stdout.flush()  # a reader that has gone away is noticed here, not at the interpreter's end
-        return
-    with open(output, "w", encoding="utf-8") as file:
-        _print(found, format, file)
-
-
-def _print(found: Comparison | DepthMap, format: Format, file: Any) -> None:
-    from lenses import terminal
-    from lenses.depth_map import DepthMap
-
-    if format is Format.TABLE:
-        if isinstance(found, DepthMap):
-            terminal.depth_map(found, console.console(file=file))
-        else:
-            terminal.show(found, console.console(file=file))
-        return
-    escaped = not str(file.encoding).lower().startswith("utf")
-    json.dump(found.to_dict(), file, ensure_ascii=escaped, allow_nan=False, indent=1)
-    file.write("\n")

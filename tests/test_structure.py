@@ -18,9 +18,10 @@ ORDER = [
     "surface", "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods",
     "memory", "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome",
     "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings",
-    "batch", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables",
-    "aggregates", "ranking", "validation", "validating", "validation_words", "toy", "charts", "report",
-    "terminal", "console", "listing", "arguments", "cli", "ui",
+    "batch", "parts", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
+    "depth_tables", "summary", "aggregates", "ranking", "validation", "validating", "validation_words", "toy",
+    "charts", "report", "distributed", "terminal", "console", "printing", "listing", "arguments", "cli",
+    "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
@@ -29,7 +30,8 @@ PLACES = {
     "transformers": {"loading", "convert", "planting"},
     "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
-    "pyarrow": {"store", "report"},
+    "pyarrow": {"parts", "report", "prompts", "distributed"},
+    "ray": {"distributed"},
     "scipy": {"validation"},
     "xlsxwriter": {"report"},
     "jinja2": {"report", "tokens"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -18,7 +18,7 @@ from lenses.ui.text import escaped, small
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from lenses.findings import Findings, Outcome
+    from lenses.findings import Findings, LensFindings, Outcome
     from lenses.ui.runs import Run
 
 ADDS_UP = {
@@ -68,6 +68,7 @@ def _adds_up(found: Findings) -> None:
 def _charts(key: Hashable, found: Findings) -> None:
     from lenses import charts
 
+    blocks = found.model["blocks"]
     if found.explained["onset"].notna().any():
         st.subheader("Where do the answers set in?", anchor=False)
         small(
@@ -78,14 +79,16 @@ def _charts(key: Hashable, found: Findings) -> None:
         with left:
             draw(
                 ("onsets", key),
-                lambda: charts.onsets(found),
+                lambda: charts.onsets(aggregates.onsets(found), blocks),
                 name="onsets",
                 alt="Onset depths of all prompts",
             )
         with right:
             if found.groups:
                 draw(
-                    ("onset-groups", key), lambda: charts.onset_groups(found), name="onset-groups",
+                    ("onset-groups", key),
+                    lambda: charts.onset_groups(aggregates.onset_groups(found), blocks),
+                    name="onset-groups",
                     alt="Onset depths by group",
                 )  # fmt: skip
     st.subheader("What does each depth give?", anchor=False)
@@ -96,13 +99,20 @@ def _charts(key: Hashable, found: Findings) -> None:
             with column, st.container(border=True):
                 st.html(f'<div class="ll-title"><span>{escaped(lens.title)}</span></div>')
                 draw(
-                    ("band", key, lens.lens), partial(charts.band, found, lens),
+                    ("band", key, lens.lens), partial(_band, lens, blocks),
                     name=f"band-{lens.lens}", alt=f"{lens.title}: mean over all prompts",
                 )  # fmt: skip
     if len(found.lenses) > 1:
+        titles = {lens.lens: lens.title for lens in found.lenses}
         st.subheader("Do the methods agree?", anchor=False)
         small("Spearman's rank correlation over depths, its mean over the prompts.")
         draw(
-            ("mean-agreement", key), lambda: charts.mean_agreement(found), name="mean-agreement",
-            alt="Mean rank correlations between the methods",
+            ("mean-agreement", key), lambda: charts.square(aggregates.agreement(found), titles),
+            name="mean-agreement", alt="Mean rank correlations between the methods",
         )  # fmt: skip
+
+
+def _band(lens: LensFindings, blocks: int) -> Any:
+    from lenses import charts
+
+    return charts.band(aggregates.band(lens), aggregates.summary_of(lens), blocks)
