@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import lenses
-from lenses import parts, prompts, registry
+from lenses import aggregates, parts, prompts, registry, report
 from lenses.errors import BadOption, BadPromptFile, BadRun, LensesError, UnknownModel
+from lenses.findings import COLUMNS, gathered
 from lenses.methods.ig_lens import IGLens
 from lenses.progress import finish
 from lenses.report.making import computing
@@ -101,7 +105,7 @@ def assert_same(some, others) -> None:
 def made(model, tmp_path_factory) -> tuple[Path, Path]:
     """The folders of the same list by Ray and by this process."""
     on_ray, here = tmp_path_factory.mktemp("ray"), tmp_path_factory.mktemp("here")
-    assert finish(running(asked(model), on_ray)) == COUNT
+    finish(making.making(asked(model), on_ray))
     local(here, model)
     return on_ray, here
 
@@ -111,6 +115,55 @@ def test_every_row_comes_out_as_on_one_machine_and_once(made):
     assert Counter(computed(on_ray)) == Counter(range(1, COUNT + 1))
     assert_same(outcomes(on_ray), outcomes(here))
     assert [one.row.row for one in outcomes(on_ray) if one.failure] == [COUNT - 1, COUNT]
+
+
+def test_the_pages_numbers_are_those_of_one_machine(made, model):
+    on_ray, here = made
+    settings = json.loads((on_ray / "run.json").read_text())
+    run = Store(on_ray, settings, listed().rows)
+    expected = aggregates.summarized(gathered(settings, run.outcomes()))
+    again = asked(model)
+    found = finish(making.making(again, on_ray, resume=True))
+    assert_summaries_agree(found, expected)
+    off = replace(found, counts=replace(found.counts, probable=found.counts.probable + 1))
+    with pytest.raises(AssertionError):
+        assert_summaries_agree(off, expected)
+
+
+def assert_summaries_agree(found, expected) -> None:
+    """Everything that a page shows, exactly but for the order in which numbers are added up."""
+    same = partial(pd.testing.assert_frame_equal, check_dtype=False, rtol=1e-12, atol=1e-15)
+    for name in ("asked", "failed", "missing", "probable", "model", "settings"):
+        assert getattr(found.counts, name) == getattr(expected.counts, name), name
+    assert found.counts.whole == pytest.approx(expected.counts.whole, nan_ok=True)
+    assert [lens.lens for lens in found.counts.lenses] == [lens.lens for lens in expected.counts.lenses]
+    for one, other in zip(found.counts.lenses, expected.counts.lenses, strict=True):
+        assert {k: n for k, n in one.verdicts.items() if n} == other.verdicts
+        assert (one.prompts, one.options, one.unit) == (other.prompts, other.options, other.unit)
+        assert (one.worst, one.median) == pytest.approx((other.worst, other.median), nan_ok=True)
+        same(found.bands[one.lens], expected.bands[one.lens])
+    assert (found.grouped, found.provenance) == (expected.grouped, expected.provenance)
+    assert list(found.notable) == list(expected.notable)
+    for why, frame in found.notable.items():
+        same(frame, expected.notable[why].reset_index(drop=True))
+    for name in ("onsets", "onset_groups", "groups", "agreement"):
+        same(getattr(found, name).reset_index(drop=True), getattr(expected, name).reset_index(drop=True))
+    for name in ("listed", "failures"):
+        frames = [getattr(one, name)[list(COLUMNS)].reset_index(drop=True) for one in (found, expected)]
+        same(*frames)
+
+
+def test_the_files_hold_every_row_and_value(made):
+    on_ray, here = made
+    assert (on_ray / "report.html").read_text().count('<tr id="row-') == COUNT
+    summed = pd.read_parquet(on_ray / "summary").sort_values("row")
+    assert summed["row"].tolist() == list(range(1, COUNT + 1))
+    assert summed["note"].tolist()[:3] == ["n0", "n1", "n2"]
+    report.write(here, Store(here, json.loads((here / "run.json").read_text()), listed().rows))
+    keys = ["row", "lens", "depth"]
+    left = pd.read_parquet(on_ray / "results").sort_values(keys, ignore_index=True)
+    right = pd.read_parquet(here / "results.parquet").sort_values(keys, ignore_index=True)
+    pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=0, atol=1e-5)
 
 
 def test_the_check_sees_a_value_that_is_off(made):
@@ -226,7 +279,7 @@ def folder(tmp_path) -> Path:
 
 def test_files_are_numbered_by_address_whichever_is_read_first(folder, model, tmp_path):
     out = tmp_path / "out"
-    assert finish(running(asked(model, (str(folder),), workers=1), out)) == COUNT - 2
+    finish(running(asked(model, (str(folder),), workers=1), out))
     whole = listed("\n".join([HEADER, *LINES]))
     local(tmp_path / "here", model, whole)
     assert_same(outcomes(out, whole), outcomes(tmp_path / "here", whole))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,35 @@ import numpy as np
 import ray
 import ray.data
 import ray.exceptions
+from jaxtyping import Int
 from ray.data import ActorPoolStrategy
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from lenses import batch, catalog, store
-from lenses.distributed import cluster, sources
+from lenses import batch, catalog, parts, store
+from lenses.batch import window
+from lenses.distributed import cluster, sources, totals
 from lenses.distributed.board import Board
 from lenses.distributed.cluster import Workers
 from lenses.distributed.sources import Files
 from lenses.distributed.watching import watching
 from lenses.distributed.worker import TOKEN, Explainer, Job
 from lenses.errors import LensesError
+from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
-from lenses.prompts import AS_FOUND, Manner, PromptList
+from lenses.prompts import AS_FOUND, Manner, PromptList, Row
+from lenses.report.details import Details
+from lenses.report.making import readable
+from lenses.report.page import Beside, html
 from lenses.store import Store, asked
+from lenses.summary import Summary
 
 TASK = 128
 """Rows that are handed to a worker at once: at most so many are begun again when it dies."""
+NONE = np.array([], dtype=np.int64)
+FILES = ("report.html", "results", "summary")
+"""What a run writes: the page, and folders of Parquet files in the columns of results.csv and summary.csv."""
+BESIDE = Beside(("summary/", "results/"), "parts/", "summary/")
 TASKS_A_WORKER = 4
 """Tasks for each worker at least, where the list is long enough, so that all end at about the same time."""
 
@@ -54,8 +66,41 @@ class Asked:
     manner: Manner = AS_FOUND
 
 
-def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Progress, None, int]:
-    """Explain all rows on the cluster that this process is joined to, into the folder; their number.
+@dataclass(frozen=True)
+class Ran:
+    """A run that is done: what was asked, and the rows of the lists again, in blocks of a size."""
+
+    settings: dict[str, Any]
+    rows: Callable[[Int[np.ndarray, " row"], int], ray.data.Dataset]
+
+
+def making(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Progress, None, Summary]:
+    """`running`, then the files `FILES` in the folder; the summary that they show."""
+    ran = yield from running(what, folder, resume=resume)
+    yield Progress("gathering the results")
+    found = totals.lines(ran.rows(NONE, batch.WINDOW), folder / "parts", ran.settings)
+    for name in ("results", "summary"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    yield from totals.write(found, folder)
+    summary = yield from totals.summary(found)
+    yield Progress("drawing report.html")
+    details = Details(summary)
+    for one in _outcomes(folder / "parts", summary.listed["row"].tolist()):
+        details.add(one)
+    (folder / "report.html").write_text(html(summary, details, BESIDE), encoding="utf-8")
+    return summary
+
+
+def _outcomes(folder: Path, rows: list[int]) -> Iterator[Outcome]:
+    """The outcomes of a few rows, of which only their numbers are known here."""
+    for number, group in groupby(rows, key=window):
+        known = parts.of_window(folder, number)
+        for row in group:
+            yield parts.read(Row(row, 0, ""), known.get(row))
+
+
+def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Progress, None, Ran]:
+    """Explain all rows on the cluster that this process is joined to, into the parts of the folder.
 
     Raises `BadRun` for a folder that does not take this run, and `LensesError` for whatever is wrong with
     the lists, the model, the lenses or the cluster.
@@ -66,7 +111,7 @@ def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Pro
     about, manner, rows = _rows(lists)
     with _token(folder) as token, Store(folder, {}, ()) as run:
         before = run.taken(resume)
-        known = run.done() if before else np.array([], dtype=np.int64)
+        known = run.done() if before else NONE
 
         def begin(model: dict[str, Any], lacking: tuple[str, ...]) -> tuple[str, ...]:
             lenses = [lens for lens in what.lenses if what.every or lens.name not in lacking]
@@ -79,7 +124,7 @@ def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Pro
             names = before["lenses"]
             model = {**before["model"], "name": catalog.find(what.model).name}
             begin(model, tuple(lens.name for lens in what.lenses if lens.name not in names))
-            return total
+            return Ran(run.settings, rows)
         job = Job(
             folder.absolute(), token, _absolute(what.model), what.lenses, what.batch_size, workers.threads,
             run.free(),
@@ -88,7 +133,7 @@ def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Pro
         blocks = rows(known, _size(total - len(known), workers, what.batch_size))
         work = _work(blocks, job, board, workers)
         yield from watching(work, board, workers, folder, len(known), total, begin)
-    return total
+    return Ran(run.settings, rows)
 
 
 def _rows(lists: PromptList | Files) -> tuple[dict[str, Any], Manner, Callable[..., ray.data.Dataset]]:
@@ -97,6 +142,7 @@ def _rows(lists: PromptList | Files) -> tuple[dict[str, Any], Manner, Callable[.
     Raises `LensesError` where no row can be run.
     """
     if isinstance(lists, PromptList):
+        readable(lists)
         return store.about(lists), lists.manner, partial(sources.of_list, lists.rows)
     if lists.rows == sum(file.bad for file in lists.files):
         problem = next(file.problem for file in lists.files if file.problem)
