@@ -146,8 +146,10 @@ def assert_summaries_agree(found, expected) -> None:
     assert list(found.notable) == list(expected.notable)
     for why, frame in found.notable.items():
         same(frame, expected.notable[why].reset_index(drop=True))
-    for name in ("onsets", "onset_groups", "groups", "agreement"):
+    for name in ("onsets", "groups", "agreement"):
         same(getattr(found, name).reset_index(drop=True), getattr(expected, name).reset_index(drop=True))
+    cells = [one.onset_groups.sort_values(["group", "depth"], ignore_index=True) for one in (found, expected)]
+    same(*cells)
     for name in ("listed", "failures"):
         frames = [getattr(one, name)[list(COLUMNS)].reset_index(drop=True) for one in (found, expected)]
         same(*frames)

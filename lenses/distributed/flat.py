@@ -44,8 +44,8 @@ def flat(block: dict[str, np.ndarray], folder: str, settings: dict[str, Any]) ->
     found, names = gathering.findings(), list(settings["lenses"])
     frame = found.rows.assign(extra=[json.dumps(extra) for extra in found.rows["extra"]]).set_index("row")
     lines = frame[["line", *TEXTS, "probability"]].copy()
-    known = lines["failure"] == ""
-    lines["failed"], lines["missing"] = (~known).astype(int), (lines["failure"] == NOT_RUN).astype(int)
+    lines["failed"] = (lines["failure"] != "").astype(int)
+    lines["missing"] = (lines["failure"] == NOT_RUN).astype(int)
     lines["probable"] = (lines["probability"] >= 0.5).astype(int)
     by_name = {lens.lens: lens for lens in found.lenses}
     for name in names:

@@ -223,7 +223,7 @@ def _depths(groups: pd.DataFrame) -> pd.DataFrame:
 
 
 def _histogram(frame: pd.DataFrame) -> pd.DataFrame:
-    whole = frame.groupby("depth", as_index=False)["prompts"].sum().astype(int)
+    whole = frame.groupby("depth")["prompts"].sum().reset_index().astype(int)
     return whole.assign(part=whole["prompts"] / max(1, whole["prompts"].sum()))
 
 
