@@ -34,7 +34,7 @@ def summarized(findings: Findings) -> Summary:
         counts(findings), findings.provenance, {lens.lens: band(lens) for lens in findings.lenses},
         onsets(findings), onset_groups(findings), groups(findings), len(findings.groups),
         agreement(findings), shown, findings.rows[findings.rows["row"].isin(kept)],
-        findings.failed.head(FAILURES),
+        findings.failed.head(FAILURES), findings.validation,
     )  # fmt: skip
 
 

@@ -6,8 +6,9 @@ the result, from which every table, chart and file of a report is made.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from lenses.attribution import Claim, Form, Unit
 from lenses.onset import onset
 from lenses.outcome import Comparison, Result
 from lenses.prompts import Row
+from lenses.scoring import Scoring
+from lenses.validation import Scores, Validation, validate
 
 COLUMNS = (
     "row", "line", "id", "group", "prompt", "target", "probability", "delta", "onset", "gap", "verdict",
@@ -27,6 +30,8 @@ COLUMNS = (
 """The columns of `summary.csv`, before the file's own."""
 
 
+ABLATION = "ablation"
+"""The lens that others are held against."""
 NOT_RUN = "not run: the run was stopped before this row"
 
 
@@ -86,6 +91,13 @@ class Findings:
     provenance: dict[str, Any]
     rows: pd.DataFrame
     lenses: tuple[LensFindings, ...]
+    scores: Scores | None = None
+    """The other lenses' scores held against ablation, where the list was run with it."""
+
+    @cached_property
+    def validation(self) -> Validation | None:
+        """How well the lenses rank the blocks, by the drops of the same run."""
+        return None if self.scores is None else validate(self.scores)
 
     @property
     def explained(self) -> pd.DataFrame:
@@ -147,6 +159,7 @@ class Gathering:
         self._lenses: dict[str, _Lens] = {}
         self._newest: Comparison | None = None
         self._gap = 0.0
+        self._scoring = _scoring(settings["lenses"])
 
     def add(self, one: Outcome) -> None:
         row, found = one.row, one.comparison
@@ -154,6 +167,8 @@ class Gathering:
         for result in found.results if found else ():
             name = result.attribution.lens
             self._lenses.setdefault(name, _Lens(result)).add(row.row, result)
+        if found and self._scoring:
+            self._scoring.add(row, found)
         if found:
             self._gap = max(self._gap, found.model["readout_gap"] or 0.0)
             if not self._newest or found.provenance["created"] > self._newest.provenance["created"]:
@@ -171,7 +186,20 @@ class Gathering:
             dict(known.provenance) if known else {},
             _completed(pd.DataFrame(self._rows, columns=[*COLUMNS, "against", "extra"]), found),
             found,
+            self._scoring.scores() if self._scoring else None,
         )
+
+
+def _scoring(lenses: Mapping[str, Mapping[str, Any]]) -> Scoring | None:
+    """What holds the other lenses against ablation, where it left out whole blocks, one at a time.
+
+    A lens that was asked for some depths only has no score for every block, and stays out.
+    """
+    drops = lenses.get(ABLATION)
+    if drops is None or (drops["kind"], drops["span"]) != ("skip", 1):
+        return None
+    others = [name for name in lenses if name != ABLATION and lenses[name].get("depths") is None]
+    return Scoring(ABLATION, dict.fromkeys(others, "")) if others else None
 
 
 def gathered(settings: dict[str, Any], outcomes: Iterable[Outcome]) -> Findings:

@@ -20,13 +20,11 @@ from lenses import lens as options
 from lenses.block_scores import block_scores
 from lenses.errors import BadOption, NonFinite, UnsupportedLens
 from lenses.lens import Lens
-from lenses.planted import Planted, Variant
+from lenses.planted import Planted
+from lenses.variants import ABLATION, CHANCE, Variant
 
 ALIKE = 1e-5
 """Scores that differ by less are one score: the rounding of float32 names no block."""
-
-ABLATION = "ablation (skip)"
-CHANCE = "chance"
 
 
 METHODS = [name for name in registry.LENSES if name != "ablation"]

@@ -106,17 +106,19 @@ def option(
     live: bool = False,
     shared: bool = False,
     meanings: Mapping[str, str] | None = None,
+    path: bool = False,
 ) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
     `when` names another field and the values that it may have for this one to count; `least` is the
     smallest whole number allowed and `most` the largest; `live` tells that a change is cheap enough to be
     shown at once; `shared` that it means the same in every lens that has it, so that one control sets
-    it for all of them; `meanings` says of each of its choices what it is.
+    it for all of them; `meanings` says of each of its choices what it is; `path`
+    that it names a place on the machine, which visitors of a hosted page may not.
     """
     about = {
         "help": help, "when": when, "least": least, "most": most, "live": live, "shared": shared,
-        "meanings": meanings or {},
+        "meanings": meanings or {}, "path": path,
     }  # fmt: skip
     return field(default=default, metadata=about)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.random import Generator
@@ -20,17 +20,7 @@ from numpy.random import Generator
 from lenses.decoder import Decoder
 from lenses.planting import BLOCKS, SUBJECTS, WORDS, Lookup, Route, Spaces, build, spaces
 from lenses.target import Target
-
-Variant = Literal["single", "shared", "erased", "routed", "hidden"]
-
-VARIANTS: dict[Variant, str] = {
-    "single": "one block writes the answer",
-    "shared": "two blocks write half of the answer each",
-    "erased": "one block writes the answer, a later one takes a part of it away again",
-    "routed": "one block fetches the answer from another position",
-    "hidden": "one block writes the answer in a code that the head can't read, a later one translates it",
-}
-"""What happens in each, in plain words."""
+from lenses.variants import Variant
 
 LENGTH = 5
 """Tokens of a prompt: one subject and fillers."""

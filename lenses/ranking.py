@@ -15,8 +15,8 @@ from numpy import ndarray
 
 LEAST = 3
 """Blocks below which no order means anything."""
-AT_ONCE = 50
-"""Draws that are held in memory at once."""
+AT_ONCE, NUMBERS = 50, 2_000_000
+"""Draws that are held in memory at once, and numbers of all draws together, at most."""
 
 Numbers = Float[ndarray, "prompt block"]
 
@@ -76,8 +76,9 @@ def outranked_by_chance(
     That is not one half: an onset tends to the middle of the blocks, wherever the truths are large.
     """
     known, parts = np.nan_to_num(scores), []
-    for start in range(0, draws, AT_ONCE):
-        every = np.broadcast_to(known, (min(AT_ONCE, draws - start), *known.shape))
+    at_once = max(1, min(AT_ONCE, NUMBERS // max(1, known.size)))
+    for start in range(0, draws, at_once):
+        every = np.broadcast_to(known, (min(at_once, draws - start), *known.shape))
         parts.append(_outranked(generator.permuted(every, axis=2), truth))
     return np.where(usable(scores, truth), np.concatenate(parts), np.nan)
 

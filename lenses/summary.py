@@ -17,6 +17,7 @@ from numpy import ndarray
 from lenses.attribution import Claim, Form, Unit, Verdict
 from lenses.headline import percent
 from lenses.prompts.wording import counted
+from lenses.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class Summary:
     notable: dict[str, pd.DataFrame]
     listed: pd.DataFrame
     failures: pd.DataFrame
+    validation: Validation | None = None
+    """How well the methods rank the blocks, of a list that was run with ablation in one process."""
 
 
 def additivity(counts: Counts, claims: dict[Claim, str]) -> pd.DataFrame:

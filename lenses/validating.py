@@ -12,28 +12,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import pandas as pd
 
 from lenses.attribution import Attribution, Claim, Unit
-from lenses.block_scores import block_scores
 from lenses.errors import BadOption, LensesError
 from lenses.findings import Findings, Gathering, Outcome
 from lenses.lens import Card, Lens, Options
 from lenses.methods.logit_lens import LogitLens
 from lenses.progress import Progress
+from lenses.scoring import Scoring
 from lenses.store import Store, settings
-from lenses.validation import CONTROLS, Scores, Validation, swing, validate
+from lenses.validation import Validation, validate
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
-    from lenses.outcome import Comparison
     from lenses.prompts import PromptList
     from lenses.target import Target
     from lenses.trace import Trace
 
 BATCH = 32
 """Prompts in one pass of the model, at most."""
-ABOUT = ("row", "id", "group", "prompt", "target", "probability", "swing")
 
 
 @dataclass(frozen=True)
@@ -127,28 +124,13 @@ def along(lenses: Sequence[Lens]) -> list[Lens]:
 def counted(settings: dict[str, Any], outcomes: Iterable[Outcome], lenses: Sequence[Lens]) -> Validated:
     """The validation of outcomes that are there, in the list's order."""
     gathering = Gathering(settings)
-    lines: list[tuple[Any, ...]] = []
-    drops: list[np.ndarray] = []
-    titles = {lens.name: lens.title for lens in lenses} | CONTROLS
-    values: dict[str, list[np.ndarray]] = {name: [] for name in titles}
+    scoring = Scoring(Skipped.name, {lens.name: lens.title for lens in lenses}, Levels.name)
     for one in outcomes:
         gathering.add(one)
-        if (found := one.comparison) is None:
-            continue
-        attributions = {result.attribution.lens: result.attribution for result in found.results}
-        if not {Skipped.name, Levels.name} <= set(attributions):
-            continue
-        lost = attributions[Skipped.name].values
-        drops.append(lost)
-        lines.append(_about(one, found, swing(attributions[Levels.name].values)))
-        for lens in lenses:
-            values[lens.name].append(_scores(attributions.get(lens.name), found, len(lost)))
-        values["random"].append(np.random.default_rng(one.row.row).standard_normal(len(lost)))
-        values["depth"].append(np.arange(len(lost), dtype=float))
-    if not drops:
+        if one.comparison is not None:
+            scoring.add(one.row, one.comparison)
+    if (scores := scoring.scores()) is None:
         raise LensesError(_why_none(gathering.findings()))
-    frame = pd.DataFrame(lines, columns=list(ABOUT))
-    scores = Scores(frame, titles, np.array([values[name] for name in titles]), np.array(drops))
     return Validated(gathering.findings(), validate(scores))
 
 
@@ -157,16 +139,6 @@ def refuse_unfit(lenses: Sequence[Lens]) -> None:
     for lens in lenses:
         if lens.options.get("depths") is not None:
             raise BadOption(f"{lens.name} has to score every block to be validated: leave out its depths")
-
-
-def _scores(a: Attribution | None, found: Comparison, blocks: int) -> np.ndarray:
-    """A lens's scores, not numbers where it had to be left out of the prompt."""
-    return np.full(blocks, np.nan) if a is None else block_scores(a, blocks, found.target.position)
-
-
-def _about(one: Outcome, found: Comparison, swing: float) -> tuple[Any, ...]:
-    row = one.row
-    return row.row, row.id, row.group, row.prompt, found.target_text, found.probability, swing
 
 
 def _why_none(found: Findings) -> str:

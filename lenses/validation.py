@@ -29,6 +29,8 @@ SWING, RELEVANT, HALF_WIDTH = 0.05, 0.10, 0.05
 it, and the half-width of an interval for which `needed` counts the prompts."""
 DRAWS, RESAMPLES = 1999, 2000
 """Of the permutation test and of the bootstrap."""
+AT_ONCE = 4_000_000
+"""Numbers that a bootstrap holds in memory at once."""
 ALL, MONOTONE, NON_MONOTONE = SUBSETS = ("all", "monotone", "non-monotone")
 BLOCKS = {"all": 0, "without-first-two": 2}
 """Which blocks count, and the first of them: the first two carry so much that they can decide alone."""
@@ -64,9 +66,10 @@ class Scores:
         return self.drops > RELEVANT * self.prompts["probability"].to_numpy()[:, None]
 
     def subset(self, name: str) -> Bool[ndarray, " prompt"]:
-        """Whether each prompt is in a subset."""
-        monotone = self.prompts["swing"].to_numpy() <= SWING
-        return {ALL: np.ones_like(monotone), MONOTONE: monotone, NON_MONOTONE: ~monotone}[name]
+        """Whether each prompt is in a subset; one whose swing is not known is only in `ALL`."""
+        moved = self.prompts["swing"].to_numpy()
+        every = np.ones(len(moved), dtype=bool)
+        return {ALL: every, MONOTONE: moved <= SWING, NON_MONOTONE: moved > SWING}[name]
 
     @property
     def groups(self) -> list[str]:
@@ -153,7 +156,10 @@ def interval(values: Float[ndarray, " n"], seed: int = 0) -> tuple[float, float]
         return math.nan, math.nan
     from scipy.stats import bootstrap  # which takes seconds to import
 
-    found = bootstrap((values,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=seed)
+    found = bootstrap(
+        (values,), np.mean, n_resamples=RESAMPLES, method="percentile", rng=seed,
+        batch=max(1, AT_ONCE // len(values)),
+    )  # fmt: skip
     low, high = found.confidence_interval
     return float(low), float(high)
 

@@ -14,7 +14,7 @@ from lenses.validation import ALL, BLOCKS, CONTROLS, HALF_WIDTH, MONOTONE, NON_M
 
 if TYPE_CHECKING:
     from lenses.validating import Validated
-    from lenses.validation import Scores
+    from lenses.validation import Scores, Validation
 
 WITHOUT = "without-first-two"
 
@@ -68,16 +68,22 @@ def sentences(found: Validated) -> list[str]:
             f"{' (a gain)' if first < 0 else ''}, any other block {points(abs(later.mean()))}"
             f"{' (a gain)' if later.mean() < 0 else ''}; {scores.relevant.mean():.0%} of all blocks matter."
         )
+    told += ranked(result)
     said = _without_twin(scores)
-    told += [_lens(result.rows, lens) for lens in said]
-    if len(said) < len(scores.titles):
+    told += [sentence for lens in said if (sentence := _split(result.rows, lens))]
+    return [*told, *_needed(result.rows, said)]
+
+
+def ranked(result: Validation) -> list[str]:
+    """How well each method ranks the blocks, and which does so better than which."""
+    said = _without_twin(result.scores)
+    told = [_lens(result.rows, lens) for lens in said]
+    if len(said) < len(result.scores.titles):
         told.append(
             "The logit lens scores blocks as IG-Lens does, since the steps of its levels are the shares: "
             "what is said of one holds for the other."
         )
-    told += _compared(result.differences, said)
-    told += [sentence for lens in said if (sentence := _split(result.rows, lens))]
-    return [*told, *_needed(result.rows, said)]
+    return told + _compared(result.differences, said)
 
 
 def _without_twin(scores: Scores) -> dict[str, str]:

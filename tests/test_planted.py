@@ -1,6 +1,6 @@
 """The planted models are what they say, and what every lens makes of them is pinned in the README.
 
-`python -m tests.test_planted` writes the README's table anew.
+`python -m tests.test_planted` measures `assets/planted.csv` and the README's table anew.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import lenses
-from lenses import ablation, grading, planted, planting, readout, registry
+from lenses import ablation, grading, planted, planting, readout, registry, variants
 from lenses.attribution import Attribution, Claim, Unit
 from lenses.block_scores import block_scores
 from lenses.errors import BadOption, NonFinite, UnsupportedLens
@@ -28,13 +28,14 @@ from lenses.target import Target
 from tests import tiny
 
 README = Path(__file__).parent.parent / "README.md"
+ASSETS = README.parent / "assets"
 SEEDS = range(20)
 """Of the README's table, which takes a minute or two."""
 
 FAST = range(4)
 """Of the table that is pinned here."""
 
-VARIANTS = get_args(planted.Variant)
+VARIANTS = get_args(variants.Variant)
 EVEN = 1 / planting.WORDS
 """The probability of every word where nothing of an answer is in the state."""
 
@@ -242,10 +243,13 @@ def test_what_every_lens_makes_of_every_variant_is_pinned_failures_included(scor
     assert found == PINNED
 
 
-def test_the_readmes_table_has_every_lens():
-    rows = README.read_text().split("<!-- planted -->")[1].split("<!-- /planted -->")[0].splitlines()
-    names = [row.split("|")[1].strip(" `") for row in rows[3:]]
-    assert names == [*grading.METHODS, grading.ABLATION, grading.CHANCE], "run python -m tests.test_planted"
+def test_the_readme_and_the_page_show_the_same_measurements_of_every_lens():
+    found = variants.measured(ASSETS)
+    rows = README.read_text().split("<!-- planted -->")[1].split("<!-- /planted -->")[0].strip().splitlines()
+    assert rows == cells(found), "run python -m tests.test_planted"
+    names = list(dict.fromkeys(found["lens"]))
+    assert names == [*grading.METHODS, variants.ABLATION, variants.CHANCE], "run python -m tests.test_planted"
+    assert (found["models"] + found["refused"] == len(SEEDS)).all()
 
 
 def test_every_lens_is_graded_on_every_variant_and_the_logit_lens_as_ig_lens(scores):
@@ -364,4 +368,6 @@ def generated(text: str, found: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(generated(README.read_text(), grading.score(seeds=SEEDS)))
+    score = grading.score(seeds=SEEDS)
+    score.round(6).to_csv(ASSETS / variants.FILE, index=False)
+    README.write_text(generated(README.read_text(), score))

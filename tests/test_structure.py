@@ -13,15 +13,15 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert", "trace",
     "twin", "handover", "sublayers", "layout", "proof", "passes", "waves", "inside", "tail", "decoder",
-    "fingerprint", "translators", "loading", "planting", "readout", "halves", "padded", "tokens",
-    "target", "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure",
+    "fingerprint", "translators", "loading", "variants", "planting", "readout", "halves", "padded",
+    "tokens", "target", "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure",
     "surface", "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods",
     "memory", "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome",
-    "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "findings",
-    "batch", "parts", "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline",
-    "depth_tables", "summary", "aggregates", "ranking", "validation", "validating", "validation_words", "toy",
-    "charts", "report", "distributed", "terminal", "console", "printing", "listing", "arguments", "cli",
-    "ui",
+    "comparison", "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "ranking",
+    "validation", "scoring", "findings", "batch", "parts", "store", "depth_map", "mapping", "receipt",
+    "tables", "cells", "headline", "depth_tables", "summary", "aggregates", "validating",
+    "validation_words", "toy", "charts", "report", "distributed", "terminal", "console", "printing",
+    "listing", "arguments", "cli", "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},

@@ -15,6 +15,7 @@ from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
 from lenses.charts.ledger import ledger, ledger_panel
 from lenses.charts.pieces import pieces
+from lenses.charts.planted import planted
 from lenses.charts.setting_in import setting_in
 from lenses.charts.spread import band, onset_groups, onsets, panel
 from lenses.charts.surfacing import movers, peaks
@@ -36,6 +37,7 @@ __all__ = [
     "panel",
     "peaks",
     "pieces",
+    "planted",
     "recall",
     "save",
     "scatter",

@@ -28,10 +28,12 @@ def square(frame: pd.DataFrame, titles: dict[str, str], *, width: int | str = "c
     cells["short"] = cells["other"].map({title: lens for lens, title in titles.items()})
     cells["shown"] = [f"{value:.2f}" if value == value else "n/a" for value in cells["rank"]]
     cells["ink"] = (cells["rank"].abs() > 0.6).map({True: "white", False: "#333"})
-    axis = alt.Axis(labelAngle=0, labelLimit=170, ticks=False, domain=False, title=None)
+    axis = alt.Axis(
+        labelAngle=0, labelLimit=170, labelFlush=False, ticks=False, domain=False, title=None
+    )  # fmt: skip
     top = alt.Axis(
-        orient="top", labelAngle=0, labelLimit=170, labelOverlap=False, ticks=False, domain=False,
-        title=None,
+        orient="top", labelAngle=0, labelLimit=170, labelOverlap=False, labelFlush=False,
+        ticks=False, domain=False, title=None,
     )  # fmt: skip
     base = alt.Chart(cells).encode(
         alt.X("short:N", sort=list(titles), axis=top),

@@ -75,7 +75,7 @@ class IGLens(Options):
     )
     folder: str | None = option(
         None, "a folder with a tuned lens of this model; found by itself if none", when=("readout", "tuned"),
-        shared=True,
+        shared=True, path=True,
     )  # fmt: skip
     depths: tuple[int, ...] | None = option(
         None, "which depths to keep (the last always is); all if none", live=True

@@ -52,7 +52,7 @@ class TunedLens(Options):
         "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
     )
     folder: str | None = option(
-        None, "a folder with a tuned lens of this model; found by itself if none", shared=True
+        None, "a folder with a tuned lens of this model; found by itself if none", shared=True, path=True
     )
 
     def available(self, decoder: Decoder) -> str:

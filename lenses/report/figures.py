@@ -13,6 +13,9 @@ from markupsafe import Markup
 
 from lenses import charts
 
+WIDE, HALF = 1000, 470
+"""Pixels of a chart across the page, and of one of two side by side."""
+
 
 @dataclass(frozen=True)
 class Figure:

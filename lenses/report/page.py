@@ -23,15 +23,14 @@ from lenses.headline import percent, points
 from lenses.prompts.wording import counted
 from lenses.registry import CLAIMS, LENSES
 from lenses.report.details import Details, definitions, panels
-from lenses.report.figures import Figure, data, engine, figure
+from lenses.report.figures import HALF, WIDE, Figure, data, engine, figure
+from lenses.report.ranked import ranked
 from lenses.summary import Counts, LensSummary, Summary, additivity, sentences
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
 LONG = 160
 """Characters of a prompt in the table."""
-WIDE, HALF = 1000, 470
-"""Pixels of a chart across the page, and of one of two side by side."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,7 @@ def html(summary: Summary, details: Details, beside: Beside = Beside()) -> str:
         onsets=_onset_figures(summary),
         bands=[_band(summary, lens) for lens in counts.lenses],
         agreement=_agreement(summary),
+        ranked=ranked(summary.validation, counts.settings),
         notable=_notable(summary),
         rows=[_row(line, details) for line in known.to_dict("records")],
         has={name: bool((known[name] != "").any()) for name in ("id", "group")},

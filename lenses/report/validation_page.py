@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache, partial
-from typing import Any
 
 import jinja2
 import pandas as pd
@@ -17,8 +16,9 @@ from lenses import charts
 from lenses import validation_words as words
 from lenses.headline import percent
 from lenses.prompts.wording import counted
-from lenses.report.figures import Figure, engine, figure
-from lenses.report.page import HALF, HOME, WIDE, provenance
+from lenses.report.figures import HALF, Figure, engine, figure
+from lenses.report.page import HOME, provenance
+from lenses.report.ranked import between, forest, lines, number
 from lenses.tokens import visible
 from lenses.validating import Validated
 from lenses.validation import ALL, CONTROLS, Validation
@@ -26,8 +26,6 @@ from lenses.validation import ALL, CONTROLS, Validation
 GROUPS = 12
 """Groups in the chart and the table of groups, the largest; the JSON has all."""
 FAILURES = 200
-LABEL = 200
-"""Pixels beside a forest plot for its names."""
 
 
 def html(found: Validated) -> str:
@@ -55,25 +53,6 @@ def html(found: Validated) -> str:
         script=Markup((HOME / "validation.js").read_text(encoding="utf-8")),
         engine=engine(),
     )  # fmt: skip
-
-
-def lines(rows: pd.DataFrame) -> list[dict[str, str]]:
-    """Results as they are read in a table: every cell a text."""
-    return [
-        {
-            "method": row["title"], "group": row["group"], "subset": row["subset"],
-            "blocks": row["blocks"].replace("-", " "), "prompts": str(row["prompts"]),
-            "ρ": _span(row, "spearman"), "τ": _number(row["kendall"]),
-            "top 1": _part(row["top1"]), "top 3": _part(row["top3"]),
-            "average precision": " / ".join(
-                _number(row[name]) for name in ("average_precision", "average_precision_chance")
-            ),
-            "onset test": f"{_part(row['onset_test'])} / {_part(row['onset_chance'])}",
-            "Holm's p": _p(row["p_holm"]),
-            "needed": "–" if pd.isna(row["needed"]) else f"{row['needed']:.0f}",
-        }
-        for row in rows.to_dict("records")
-    ]  # fmt: skip
 
 
 def grouped(result: Validation) -> pd.DataFrame:
@@ -107,16 +86,12 @@ def _tiles(found: Validated) -> list[tuple[str, str]]:
 
 
 def _forests(result: Validation) -> Iterator[Figure]:
-    def make(name: str, title: str, rows: pd.DataFrame, by: str, lines: str = "title") -> Figure:
-        alt = f"{title}: mean rank correlations with 95 % intervals"
-        return figure(name, title, alt, partial(charts.forest, rows, by, lines=lines), WIDE - LABEL)
-
     whole, rest = (result.rows[result.rows["blocks"] == blocks] for blocks in ("all", words.WITHOUT))
-    yield make("blocks", "All targets", result.rows[result.rows["subset"] == ALL], "blocks")
-    yield make("subsets", "Monotone targets and others, all blocks", whole, "subset")
-    yield make("rest", "Monotone targets and others, without the first two blocks", rest, "subset")
+    yield forest("blocks", "All targets", result.rows[result.rows["subset"] == ALL], "blocks")
+    yield forest("subsets", "Monotone targets and others, all blocks", whole, "subset")
+    yield forest("rest", "Monotone targets and others, without the first two blocks", rest, "subset")
     if len(groups := grouped(result)):
-        yield make("groups", "By group, all blocks", groups, "title", "group")
+        yield forest("groups", "By group, all blocks", groups, "title", "group")
 
 
 def _scatters(result: Validation) -> Iterator[Figure]:
@@ -156,27 +131,7 @@ def _differences(result: Validation) -> list[dict[str, str]]:
         {
             "one": titles[line["lens"]], "other": titles[line["other"]],
             "blocks": line["blocks"].replace("-", " "),
-            "by": _number(line["mean"]) + _between(line["low"], line["high"]),
+            "by": number(line["mean"]) + between(line["low"], line["high"]),
         }
         for line in result.differences.to_dict("records")
     ]  # fmt: skip
-
-
-def _span(row: dict[Any, Any], name: str) -> str:
-    return _number(row[name]) + _between(row[f"{name}_low"], row[f"{name}_high"])
-
-
-def _between(low: float, high: float) -> str:
-    return "" if pd.isna(low) else f" ({_number(low)} to {_number(high)})"
-
-
-def _number(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:.2f}".replace("-", "−")
-
-
-def _part(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:.0%}"
-
-
-def _p(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:.2g}" if value < 0.1 else f"{value:.2f}"

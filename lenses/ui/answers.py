@@ -63,7 +63,7 @@ class Answer:
 @st.cache_resource(show_spinner=False)
 def jobs() -> Jobs:
     """The one queue of slow lenses and maps, and with it the store of results, for all visitors."""
-    return Jobs(Results(), beside=BUILDING)
+    return Jobs(Results(), beside=BUILDING, most=settings().queue)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lenses.findings import Findings, LensFindings, Outcome
     from lenses.ui.runs import Run
+    from lenses.validation import Validation
 
 ADDS_UP = {
     "lens": "method", "prompts": "prompts", "exact": "exact", "converged": "converged",
@@ -82,7 +83,7 @@ def _charts(key: Hashable, found: Findings) -> None:
                 lambda: charts.onsets(aggregates.onsets(found), blocks),
                 name="onsets",
                 alt="Onset depths of all prompts",
-            )
+            )  # fmt: skip
         with right:
             if found.groups:
                 draw(
@@ -110,6 +111,25 @@ def _charts(key: Hashable, found: Findings) -> None:
             ("mean-agreement", key), lambda: charts.square(aggregates.agreement(found), titles),
             name="mean-agreement", alt="Mean rank correlations between the methods",
         )  # fmt: skip
+    if found.validation is not None:
+        _ranked(key, found.validation)
+
+
+def _ranked(key: Hashable, result: Validation) -> None:
+    """How well the methods rank the blocks, where the list was run with ablation."""
+    from lenses import charts, validation_words
+
+    st.subheader("Do the methods find the blocks that matter?", anchor=False)
+    small(
+        "Spearman's rank correlation of a method's scores and the drops without each block: its mean over "
+        "the prompts with its 95 % interval. The Validate page says more."
+    )
+    rows = result.rows[result.rows["subset"] == "all"]
+    if rows["spearman"].notna().any():
+        draw(("ranked", key), lambda: charts.forest(rows, "blocks"), name="ranked",
+             alt="Mean rank correlations of scores and drops")  # fmt: skip
+    told = "".join(f"<li>{escaped(sentence)}</li>" for sentence in validation_words.ranked(result))
+    st.html(f'<ul class="ll-told">{told}</ul>')
 
 
 def _band(lens: LensFindings, blocks: int) -> Any:

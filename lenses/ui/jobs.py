@@ -33,6 +33,11 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Full(Failed):
+    """There was no place left in the line; asked for again, it may have one."""
+
+
+@dataclass(frozen=True)
 class State:
     """How far a job is: its last step, the seconds since it began, how many go before it."""
 
@@ -59,15 +64,19 @@ class _Job:
 
 
 class Jobs:
-    """A queue with one worker thread, which lives only while there is work."""
+    """A queue with one worker thread, which lives only while there is work.
+
+    At most `most` jobs are in it; one more is not taken, and its result says so until there is a place.
+    """
 
     def __init__(
         self,
         results: Results,
         patience: float = PATIENCE,
         beside: AbstractContextManager[Any] | None = None,
+        most: int | None = None,
     ) -> None:
-        self.results, self._patience = results, patience
+        self.results, self._patience, self._most = results, patience, most
         self._beside = beside or nullcontext()
         """A lock that each step is taken under, where others may not work at the same time."""
         self._jobs: dict[Hashable, _Job] = {}
@@ -78,15 +87,31 @@ class Jobs:
 
     def want(self, who: str, works: Mapping[Hashable, Work]) -> None:
         """All that `who` wants from now on; what is there already, or failed, is not made again."""
-        missing = {key: work for key, work in works.items() if key not in self.results}
+        missing = {key: work for key, work in works.items() if self._lacks(key)}
         with self._change:
             self._wants[who] = (time.monotonic(), frozenset(works))
-            for key, work in missing.items():
-                self._jobs.setdefault(key, _Job(work))
             self._forget()
+            for key, work in missing.items():
+                self._enter(key, work)
             if self._jobs and self._worker is None:
                 self._worker = threading.Thread(target=self._run, name="lenses-jobs", daemon=True)
                 self._worker.start()
+
+    def _lacks(self, key: Hashable) -> bool:
+        return key not in self.results or isinstance(self.results.get(key), Full)
+
+    def _enter(self, key: Hashable, work: Work) -> None:
+        """Put a job at the end of the line, or say that there is no place."""
+        if key in self._jobs:
+            return
+        if self._most is not None and len(self._jobs) >= self._most:
+            count = len(self._jobs)
+            self.results.put(
+                key, Full(f"{count} are in line already and no more are taken: try again in a while")
+            )
+        else:
+            self.results.drop(key)
+            self._jobs[key] = _Job(work)
 
     def renew(self, who: str) -> None:
         """A sign that `who` is still there and wants the same."""

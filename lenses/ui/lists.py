@@ -8,11 +8,12 @@ import pandas as pd
 import streamlit as st
 
 from lenses import prompts
-from lenses.errors import LensesError
+from lenses.errors import BadPromptFile, LensesError
 from lenses.prompts import Manner, PromptList
 from lenses.tokens import visible
 from lenses.ui import manner
 from lenses.ui.runs import ACTIVE
+from lenses.ui.settings import settings
 from lenses.ui.text import message, small
 
 SHOWN = 8
@@ -68,7 +69,13 @@ def _read(name: str, data: bytes, slot: str) -> PromptList | None:
 
 @st.cache_resource(show_spinner="reading the list", max_entries=8, ttl=3600)
 def _parsed(data: bytes, name: str, read_as: Manner) -> PromptList:
-    return prompts.read(data, name, read_as)
+    listed, most = prompts.read(data, name, read_as), settings().max_rows
+    if most is not None and len(listed.rows) > most:
+        raise BadPromptFile(
+            f"{name} has {len(listed.rows)} rows and this page takes {most}: leave some out, or run "
+            "`lenses report` on a machine of your own"
+        )
+    return listed
 
 
 def _preview(listed: PromptList) -> None:

@@ -11,6 +11,7 @@ from lenses import registry
 from lenses.errors import BadOption, LensesError
 from lenses.lens import MOST, fields
 from lenses.registry import LENSES, get
+from lenses.ui.settings import settings
 from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def controls(
     for name in names:
         for f in fields(LENSES[name]):
             wanted = f.metadata.get("live", False) == live and not (live and _idle(name, f))
-            if wanted and key(name, f.name) not in elsewhere:
+            if wanted and key(name, f.name) not in elsewhere and not _kept_from(f):
                 shown.setdefault(key(name, f.name), (name, f))  # shared by several: the first one's words
     columns = columns or (st.columns(3) if shown else [])
     for k, (name, f) in enumerate(shown.values()):
@@ -111,13 +112,18 @@ def _values(name: str) -> dict[str, Any]:
     """The values in the session, those that were never shown at their defaults."""
     values = {}
     for f in fields(LENSES[name]):
-        value = st.session_state.get(key(name, f.name), f.default)
+        value: Any = f.default if _kept_from(f) else st.session_state.get(key(name, f.name), f.default)
         is_text = isinstance(value, str) and not isinstance(f.default, str)
         value = value_of(name, f.name, value) if is_text else value
         if f.metadata.get("shared") and not registry.takes(LENSES[name], f.name, value):
             value = f.default  # another lens's choice, which this one does not have
         values[f.name] = value
     return values
+
+
+def _kept_from(f: dataclasses.Field[Any]) -> bool:
+    """Whether an option names a place on a machine that is not the visitor's."""
+    return bool(f.metadata.get("path")) and settings().hosted
 
 
 def _idle(name: str, f: dataclasses.Field[Any]) -> bool:
@@ -151,14 +157,9 @@ def _widget(name: str, f: dataclasses.Field[Any]) -> None:
         least = int(f.metadata.get("least", 0))
         most = int(f.metadata.get("most", MOST))
         st.number_input(
-            title,
-            min_value=least,
-            max_value=most,
-            step=1,
-            value=None,
-            placeholder="left to the lens",
+            title, min_value=least, max_value=most, step=1, value=None, placeholder="left to the lens",
             **common,
-        )
+        )  # fmt: skip
     elif float in kinds:
         st.number_input(title, value=None, placeholder="left to the lens", **common)
     elif kind is str:

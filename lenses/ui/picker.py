@@ -80,8 +80,8 @@ def progress(what: str, now: State) -> None:
     """What is going on, how far it is, and how long it will still take."""
     left = now.left
     more = f", about {left:.0f} s left" if left is not None and left >= 1 else ""
-    queue = f" (after {now.ahead} other)" if now.ahead else ""
-    small(f"{what}: {now.progress.text}{queue}{more}")
+    place = f" in line, {now.ahead} before it" if now.ahead else ""
+    small(f"{what}: {now.progress.text}{place}{more}")
     st.progress(now.progress.part or 0.0)
 
 

@@ -84,7 +84,7 @@ class Run:
 @st.cache_resource(show_spinner=False)
 def queue() -> Jobs:
     """The one queue of runs: beside that of the pages' own work, whose results it shares."""
-    return Jobs(jobs().results, beside=BUILDING)
+    return Jobs(jobs().results, beside=BUILDING, most=settings().queue)
 
 
 @st.cache_resource(show_spinner=False)

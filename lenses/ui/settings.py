@@ -1,4 +1,4 @@
-"""What a host may fix by the environment: which models, how long a prompt, which device.
+"""What a host may fix by the environment: which models, how much is taken, which device.
 
 (How many models stay in memory is `LENSES_MODELS_KEPT`, read once in `models`.)
 """
@@ -12,15 +12,29 @@ from pathlib import Path
 from lenses.catalog import DEFAULT, MODELS
 from lenses.errors import BadOption, UnknownModel
 
+QUEUE = 50
+"""How many may be in line, unless the host says otherwise."""
+
 
 @dataclass(frozen=True)
 class Settings:
-    """`models` empty means any; None means no limit, the best device there is, and the cache folder."""
+    """`models` empty means any; None means no limit, the best device there is, and the cache folder.
+
+    `queue` is how many lists may be in line at once, the running one included, and how many slow methods
+    and maps; `max_rows` the longest list.
+    """
 
     models: tuple[str, ...] = ()
     max_tokens: int | None = None
     device: str | None = None
     runs: Path | None = None
+    queue: int = QUEUE
+    max_rows: int | None = None
+
+    @property
+    def hosted(self) -> bool:
+        """Whether visitors are strangers to this machine, who name no place on it."""
+        return bool(self.models)
 
     @property
     def offered(self) -> tuple[str, ...]:
@@ -42,7 +56,8 @@ class Settings:
 
 
 def settings() -> Settings:
-    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_DEVICE` and `LENSES_RUNS`.
+    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_MAX_ROWS`, `LENSES_QUEUE`,
+    `LENSES_DEVICE` and `LENSES_RUNS`.
 
     Raises `BadOption` for a number that is none.
     """
@@ -52,6 +67,8 @@ def settings() -> Settings:
         max_tokens=_number("LENSES_MAX_TOKENS"),
         device=os.environ.get("LENSES_DEVICE") or None,
         runs=Path(os.environ["LENSES_RUNS"]) if os.environ.get("LENSES_RUNS") else None,
+        queue=_number("LENSES_QUEUE") or QUEUE,
+        max_rows=_number("LENSES_MAX_ROWS"),
     )
 
 

@@ -11,7 +11,7 @@ from lenses.errors import LensesError
 from lenses.progress import Progress
 from lenses.prompts.wording import counted
 from lenses.registry import LENSES, get, quick
-from lenses.ui import lists, picker, runs
+from lenses.ui import lists, picker, planted, runs
 from lenses.ui.costs import cost
 from lenses.ui.running import follow
 from lenses.ui.runs import BATCH, VALIDATED, Run
@@ -49,6 +49,7 @@ def page(assets: Path) -> None:
         message("error", str(error))
     if VALIDATED in st.session_state:
         follow(VALIDATED, show, "validation.html")
+    planted.show(assets)
     picker.choose()
 
 

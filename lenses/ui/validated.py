@@ -22,7 +22,7 @@ def show(key: Hashable, found: Validated, run: Run) -> None:
     """What came of a run: the same sentences and charts as in its page."""
     from lenses import charts, validation_words
     from lenses.report import VALIDATION_FILES
-    from lenses.report.validation_page import lines
+    from lenses.report.ranked import lines
     from lenses.validation import CONTROLS
 
     result, scores = found.validation, found.validation.scores

@@ -26,6 +26,15 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 @contextmanager
 def serving(script: Path = HOME / "app.py", **environment: str) -> Iterator[str]:
     """The address of a server of its own process that runs the script."""
+    with serving_process(script, **environment) as (address, _):
+        yield address
+
+
+@contextmanager
+def serving_process(
+    script: Path = HOME / "app.py", **environment: str
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """The same, with the process."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -39,7 +48,7 @@ def serving(script: Path = HOME / "app.py", **environment: str) -> Iterator[str]
     try:
         address = f"http://localhost:{port}"
         _wait(f"{address}/_stcore/health", process)
-        yield address
+        yield address, process
     finally:
         process.terminate()
         process.wait()

@@ -8,7 +8,7 @@ import pytest
 
 from lenses.errors import BadOption
 from lenses.progress import Progress
-from lenses.ui.jobs import Failed, Jobs
+from lenses.ui.jobs import Failed, Full, Jobs
 from lenses.ui.results import Results, size
 
 SOON = 20.0
@@ -123,6 +123,41 @@ def test_the_state_tells_the_step_the_queue_and_how_long_it_will_take(jobs):
     assert jobs.state("one").progress == Progress("step", 1, 3)
     first.free()
     assert jobs.idle(SOON)
+
+
+def test_a_full_line_takes_no_more_says_so_and_has_room_again_when_something_is_done():
+    jobs = Jobs(Results(1 << 20), most=2)
+    first, second, third = Steps(), Steps().free(), Steps("third").free()
+    jobs.want("a", {"one": first})
+    assert first.reached.acquire(timeout=SOON)
+    jobs.want("b", {"two": second})
+    jobs.want("c", {"three": third})
+    assert jobs.results.get("three") == Full(
+        "2 are in line already and no more are taken: try again in a while"
+    )
+    assert jobs.state("three") is None
+    jobs.want("c", {"three": third})  # drawn again while it is still full
+    assert (third.runs, jobs.state("two").ahead) == (0, 1)
+    jobs.want("a", {"one": first})  # what is in line already stays in it
+    assert jobs.results.get("one") is None
+    first.free()
+    assert jobs.idle(SOON)
+    jobs.want("c", {"three": third})
+    assert jobs.idle(SOON)
+    assert jobs.results.get("three") == "third"
+
+
+def test_a_visitor_who_gives_up_leaves_a_place_in_a_full_line():
+    jobs = Jobs(Results(1 << 20), most=2)
+    first = Steps()
+    jobs.want("a", {"one": first})
+    assert first.reached.acquire(timeout=SOON)
+    jobs.want("b", {"two": Steps()})
+    jobs.want("b", {})
+    jobs.want("c", {"three": Steps("third").free()})
+    first.free()
+    assert jobs.idle(SOON)
+    assert (jobs.results.get("two"), jobs.results.get("three")) == (None, "third")
 
 
 def test_the_worker_rests_while_a_page_does_its_own_quick_work(jobs):

@@ -12,6 +12,7 @@ import lenses
 from lenses import registry
 from lenses.ui import models, options
 from lenses.ui.answers import jobs
+from lenses.ui.settings import settings
 from lenses.ui.text import label
 from tests import tiny
 from tests.ui.pages import (
@@ -282,6 +283,18 @@ def test_the_host_can_limit_the_prompt_and_the_models(folder, fresh, monkeypatch
     assert at.selectbox(key="model_name").options == ["gpt2"]
 
 
+def test_visitors_of_a_hosted_page_name_no_folder_of_its_machine(folder, fresh, monkeypatch):
+    asked = {"model": folder, "prompt": tiny.PROMPT, "lenses": "tuned-lens", "folder": "/etc"}
+    at = settle(app("compare", **asked))
+    assert "/etc" in texts(at)  # at home it is looked into
+    assert [box for box in at.text_input if box.key == "folder"]
+    monkeypatch.setenv("LENSES_MODELS", folder)
+    st.cache_resource.clear()
+    at = settle(app("compare", **asked))
+    assert "/etc" not in texts(at)
+    assert not [box for box in at.text_input if box.key == "folder"]
+
+
 def test_a_revision_is_never_a_path(folder, fresh):
     for revision in ("/etc/passwd", "../../x", "a/../b"):
         at = opened("owner/no-such-model", revision=revision)
@@ -325,6 +338,14 @@ def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
     at = app().run()
     assert not at.exception
     assert "LENSES_MAX_TOKENS must be a whole number of at least 1, not 'many'" in texts(at)
+
+
+def test_the_settings_are_read_from_the_environment(monkeypatch):
+    assert (settings().queue, settings().max_rows, settings().hosted) == (50, None, False)
+    monkeypatch.setenv("LENSES_QUEUE", "3")
+    monkeypatch.setenv("LENSES_MAX_ROWS", "200")
+    monkeypatch.setenv("LENSES_MODELS", "gpt2")
+    assert (settings().queue, settings().max_rows, settings().hosted) == (3, 200, True)
 
 
 def test_a_lens_that_can_be_done_without_is_and_comes_back_when_wanted(folder, fresh):

@@ -329,6 +329,31 @@ def test_the_hosts_limit_of_tokens_holds_for_lists(folder, monkeypatch):
     assert table(settle(at), "failure")["failure"].str.contains("at most 3 are taken here").any()
 
 
+def test_the_hosts_limit_of_rows_is_a_sentence_before_anything_runs(folder, monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_ROWS", "3")
+    at = upload(opened(folder), LIST.replace("w3", "w5"))  # a list that no other test has read
+    assert "rows and this page takes 3: leave some out" in texts(at)
+    assert not [b for b in at.button if b.key == "run-list"]
+
+
+def test_a_run_that_finds_no_place_in_line_says_so_and_can_be_asked_for_again(folder, monkeypatch):
+    at = upload(opened(folder))
+    monkeypatch.setattr(queue(), "_most", 0)
+    at = press(at, "run-list")
+    assert "0 are in line already and no more are taken: try again in a while" in texts(at)
+    monkeypatch.setattr(queue(), "_most", 1)
+    at = press(at, "retry-report_run")
+    assert "6 prompts were asked of gpt2" in texts(at)
+
+
+def test_a_report_of_a_list_with_ablation_says_how_well_the_methods_rank_the_blocks(folder):
+    at = upload(opened(folder))
+    at.pills(key="report_lenses").set_value(["ig-lens", "ablation"])
+    at = press(settle(at), "run-list")
+    assert "Do the methods find the blocks that matter?" in [title.value for title in at.subheader]
+    assert "IG-Lens: ρ = " in texts(at)
+
+
 def test_a_report_whose_files_are_gone_says_so_and_can_be_made_again(folder):
     at = press(upload(opened(folder)), "run-list")
     shutil.rmtree(at.session_state[ACTIVE].folder)

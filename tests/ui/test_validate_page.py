@@ -8,7 +8,7 @@ import pytest
 
 from lenses.report import VALIDATION_FILES
 from tests import tiny
-from tests.ui.pages import app, charts, settle, texts
+from tests.ui.pages import app, charts, rows, settle, texts
 from tests.ui.test_report_page import button, press, upload
 
 LIST = "prompt,target,group\nw3 w17 w9,w5,up\nw41 w22 w8,,down\nw9,,up\nw3,nosuch,down\nw7 w8 w9 w11,,\n"
@@ -37,7 +37,8 @@ def test_a_run_ends_in_findings_charts_and_files(folder, downloads):
     assert "5 prompts were asked of gpt2; in 4 of them every block was skipped in turn" in said
     assert "1 prompt could not be held against anything" in said
     assert "Two controls know nothing of a prompt" in said
-    assert len(charts(at)) == 2 + 1 + 1 + 2  # forests, scatter, precision and recall, two maps
+    # forests, scatter, precision and recall, two maps, and the planted models
+    assert len(charts(at)) == 2 + 1 + 1 + 2 + 1
     found = json.loads(downloads["validation.json"])
     assert found["schema"] == "lenses.validation/1"
     assert {*VALIDATION_FILES[1:], "The validation as one HTML file", "All as ZIP"} <= set(downloads)
@@ -53,3 +54,13 @@ def test_a_page_without_methods_asks_for_one(folder):
     at = upload(opened(folder), LIST)
     at.get("button_group")[0].set_value([])
     assert "choose at least one method" in texts(settle(at))
+
+
+def test_the_planted_models_are_there_before_any_run(folder):
+    at = opened(folder)
+    assert "Where the truth is known" in [title.value for title in at.subheader]
+    assert len(charts(at)) == 1
+    shown = rows(at, 0, "shown").set_index(["lens", "variant"])["shown"]
+    # What IG-Lens must miss is shown like what it finds.
+    assert (shown["ig-lens", "single"], shown["ig-lens", "hidden"]) == ("100%", "0%")
+    assert shown["tuned-lens", "single"] == "–"
