@@ -184,9 +184,10 @@ def _size(left: int, workers: Workers, batch_size: int) -> int:
 
 
 def _work(rows: ray.data.Dataset, job: Job, board: Any, workers: Workers) -> ray.data.Dataset:
+    """The rows through workers that Ray starts again, and tasks that it tries again, without end: the board
+    bounds them."""
     gpus = {"num_gpus": workers.gpus} if workers.gpus else {}
     return rows.map_batches(
         Explainer, fn_constructor_args=(job, board), batch_size=None, num_cpus=workers.cpus, **gpus,
         compute=ActorPoolStrategy(size=workers.count, max_tasks_in_flight_per_actor=2),
-        max_restarts=-1, max_task_retries=-1,  # the board bounds them
     )  # fmt: skip
