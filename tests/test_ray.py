@@ -118,7 +118,7 @@ def test_every_row_comes_out_as_on_one_machine_and_once(made):
 
 
 def test_the_pages_numbers_are_those_of_one_machine(made, model):
-    on_ray, here = made
+    on_ray, _ = made
     settings = json.loads((on_ray / "run.json").read_text())
     run = Store(on_ray, settings, listed().rows)
     expected = aggregates.summarized(gathered(settings, run.outcomes()))

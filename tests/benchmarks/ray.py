@@ -108,7 +108,8 @@ def main() -> None:
     for row, one in alone.items():
         entry = parts.of_window(folder / "parts", batch.window(row)).get(row)
         other = parts.read(one.row, entry)
-        assert one.comparison is not None and other.comparison is not None, (row, other.failure)
+        assert one.comparison is not None, one.failure
+        assert other.comparison is not None, other.failure
         for left, right in zip(one.comparison.results, other.comparison.results, strict=True):
             worst = max(worst, float(np.abs(left.attribution.values - right.attribution.values).max()))
     print(f"largest difference of a value over {len(alone)} rows: {worst:.1e}")
