@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from itertools import combinations
 from typing import Any
 
@@ -11,30 +12,59 @@ import pandas as pd
 from jaxtyping import Float
 from numpy import ndarray
 
-from lenses.attribution import Claim, Verdict
+from lenses import summary
 from lenses.findings import NOT_RUN, Findings, LensFindings
-from lenses.headline import percent
-from lenses.prompts.wording import counted
 from lenses.registry import CLAIMS
+from lenses.summary import Counts, LensSummary, Summary
 
 NOTABLE = 10
 """Rows in each list of what stands out."""
+ROWS, FAILURES = 2000, 500
+"""Prompts, and failures, that a report lists."""
 GROUPS = 20
 """Groups that are shown, the largest."""
 
 
+def summarized(findings: Findings) -> Summary:
+    """All that a report shows of the findings."""
+    shown = notable(findings)
+    first = findings.rows["row"].head(ROWS).tolist()
+    kept = {*first, *(int(row) for frame in shown.values() for row in frame["row"])}
+    return Summary(
+        counts(findings), findings.provenance, {lens.lens: band(lens) for lens in findings.lenses},
+        onsets(findings), onset_groups(findings), groups(findings), len(findings.groups),
+        agreement(findings), shown, findings.rows[findings.rows["row"].isin(kept)],
+        findings.failed.head(FAILURES), findings.validation,
+    )  # fmt: skip
+
+
+def counts(findings: Findings) -> Counts:
+    """The numbers in the report's sentences."""
+    known, failed = findings.explained, findings.failed
+    return Counts(
+        findings.settings, findings.model, len(findings.rows), len(failed),
+        int((failed["failure"] == NOT_RUN).sum()), int((known["probability"] >= 0.5).sum()),
+        whole(findings), tuple(map(summary_of, findings.lenses)),
+    )  # fmt: skip
+
+
+def summary_of(lens: LensFindings) -> LensSummary:
+    """What is shown of a lens beside its values."""
+    sizes = pd.Series(np.abs(lens.gaps)).dropna()
+    return LensSummary(
+        lens.lens, lens.title, lens.unit, lens.claim, lens.options, lens.depths, len(lens.rows),
+        dict(Counter(lens.verdicts)), float(sizes.max()), float(sizes.median()),
+    )  # fmt: skip
+
+
 def additivity(findings: Findings) -> pd.DataFrame:
     """One row a lens: its claim, how many prompts got which verdict, and the worst and the median gap."""
-    lines = []
-    for lens in findings.lenses:
-        line: dict[str, Any] = {
-            "lens": lens.title, "unit": lens.unit.value, "claim": CLAIMS[lens.claim],
-            "prompts": len(lens.rows),
-        }  # fmt: skip
-        line |= {verdict.value: lens.verdicts.count(verdict.value) for verdict in Verdict}
-        sizes = pd.Series(np.abs(lens.gaps)).dropna()
-        lines.append(line | {"worst": sizes.max(), "median": sizes.median()})
-    return pd.DataFrame(lines)
+    return summary.additivity(counts(findings), CLAIMS)
+
+
+def sentences(findings: Findings) -> list[str]:
+    """The report in a few plain sentences."""
+    return summary.sentences(counts(findings))
 
 
 def onsets(findings: Findings) -> pd.DataFrame:
@@ -144,60 +174,6 @@ def notable(findings: Findings) -> dict[str, pd.DataFrame]:
     return {why: frame for why, frame in found.items() if len(frame)}
 
 
-def sentences(findings: Findings) -> list[str]:
-    """The report in a few plain sentences."""
-    known, failed = findings.explained, findings.failed
-    missing = int((failed["failure"] == NOT_RUN).sum())
-    name = findings.model["name"]
-    asked = len(findings.rows)
-    told = [f"{counted(asked, 'prompt')} {_were(asked)} asked of {name}; {len(known)} could be explained"]
-    if bad := len(failed) - missing:
-        told[0] += f", and {counted(bad, 'prompt')} could not: each is listed below with its reason"
-    told[0] += "."
-    if missing:
-        told.append(f"The run was stopped: {counted(missing, 'prompt')} {_were(missing)} not reached.")
-    if not len(known):
-        return told
-    told.append(
-        f"The word in question gets {percent(float(known['probability'].mean()))} on average, and at least "
-        f"50 % in {counted(int((known['probability'] >= 0.5).sum()), 'prompt')}."
-    )
-    told += [_verdict(lens) for lens in findings.lenses if lens.claim is not Claim.LEVEL]
-    counts = {lens.lens: len(lens.rows) for lens in findings.lenses}
-    for name in findings.settings["lenses"]:
-        if left := len(known) - counts.get(name, 0):
-            told.append(f"{name} had to be left out of {counted(left, 'prompt')}, whose notes say why.")
-    low, middle, high = quartiles(known["onset"])
-    if not math.isnan(middle):
-        spread = f"between depths {low:.0f} and {high:.0f}" if low < high else f"at depth {middle:.0f} itself"
-        told.append(
-            f"The answer sets in at depth {middle:.0f} of {findings.model['blocks']} in the middle prompt, "
-            f"and {spread} in at least half of them (the depth by which half of all movement of its "
-            "probability has happened)."
-        )
-    return told
-
-
-def _verdict(lens: LensFindings) -> str:
-    counts = {verdict: lens.verdicts.count(verdict.value) for verdict in Verdict}
-    good = counts[Verdict.EXACT] + counts[Verdict.CONVERGED]
-    how = "exactly" if counts[Verdict.EXACT] else "within 1 %"
-    told = (
-        f"{lens.title} adds up {how} in {good} of {counted(len(lens.rows), 'prompt')} "
-        f"(worst gap {_worst(lens)} {lens.unit.value})"
-    )
-    if counts[Verdict.NOT_CONVERGED]:
-        told += f"; in {counts[Verdict.NOT_CONVERGED]} its integral has not converged"
-    if counts[Verdict.BROKEN]:
-        told += f"; in {counts[Verdict.BROKEN]} it is BROKEN, which is a bug"
-    return told + "."
-
-
-def _worst(lens: LensFindings) -> str:
-    sizes = np.abs(lens.gaps[~np.isnan(lens.gaps)])
-    return f"{sizes.max():.1e}" if len(sizes) else "unknown"
-
-
 def _ranks(values: Float[ndarray, "prompt depth"]) -> Float[ndarray, "prompt depth"]:
     """Each row's ranks, their mean taken out; ties share theirs."""
     ranks = pd.DataFrame(values).rank(axis=1).to_numpy()
@@ -207,7 +183,3 @@ def _ranks(values: Float[ndarray, "prompt depth"]) -> Float[ndarray, "prompt dep
 def _most(rows: pd.DataFrame, column: str, largest: bool) -> pd.DataFrame:
     chosen = rows.dropna(subset=[column]).sort_values(column, ascending=not largest, kind="stable")
     return chosen.head(NOTABLE)[["row", column]].rename(columns={column: "measure"})
-
-
-def _were(count: int) -> str:
-    return "was" if count == 1 else "were"

@@ -22,6 +22,11 @@ class Baseline(StrEnum):
     CORPUS = "corpus"
 
 
+class Engine(StrEnum):
+    LOCAL = "local"
+    RAY = "ray"
+
+
 Prompt = Annotated[str, typer.Argument(help="The text whose next token is explained.")]
 Model = Annotated[
     str, typer.Option(help="A catalog name (see `lenses models`), a Hub id, a folder or a .gguf file.")
@@ -70,7 +75,28 @@ Answer = Annotated[
 As = Annotated[Format, typer.Option(help="What to print.")]
 Output = Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")]
 ListFile = Annotated[
-    Path, typer.Argument(help="The prompts: CSV, TSV, TXT, JSONL, JSON or XLSX, with a column `prompt`.")
+    Path,
+    typer.Argument(help="The prompts: CSV, TSV, TXT, JSONL, JSON, XLSX or Parquet, with a column `prompt`."),
+]
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        help="The prompts: CSV, TSV, TXT, JSONL, JSON, XLSX or Parquet, with a column `prompt`. On Ray also "
+        "several files, folders, patterns, or addresses such as s3://lists/*.csv."
+    ),
+]
+RunsOn = Annotated[
+    Engine, typer.Option("--engine", help="Where to compute: in this process, or on the workers of Ray.")
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Workers of Ray, each with the model: one a GPU by default, or for 4 CPUs."),
+]
+GpusPerWorker = Annotated[
+    float | None, typer.Option(min=0, help="GPUs of each worker of Ray: 1 by default where there are any.")
+]
+RayAddress = Annotated[
+    str | None, typer.Option(help="A Ray cluster that is running; by default one is started here.")
 ]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
 Results = Annotated[

@@ -25,10 +25,12 @@ from lenses.arguments import (
     Device,
     Dtype,
     Encoding,
+    Engine,
     FitSteps,
     FitTokens,
     Folder,
     Format,
+    GpusPerWorker,
     Halves,
     Header,
     Lenses,
@@ -42,14 +44,18 @@ from lenses.arguments import (
     Prompt,
     PromptColumn,
     Quick,
+    RayAddress,
     Readout,
     Results,
     Resume,
+    RunsOn,
     Seed,
+    Sources,
     Start,
     Steps,
     Target,
     TargetColumn,
+    Workers,
 )
 from lenses.catalog import DEFAULT
 from lenses.errors import BadOption, LensesError
@@ -131,7 +137,7 @@ def map(
 
 @app.command()
 def report(
-    file: ListFile,
+    source: Sources,
     output: Folder,
     model: Model = DEFAULT,
     device: Device = None,
@@ -146,10 +152,16 @@ def report(
     header: Header = None,
     prompt_column: PromptColumn = None,
     target_column: TargetColumn = None,
+    engine: RunsOn = Engine.LOCAL,
+    workers: Workers = None,
+    gpus_per_worker: GpusPerWorker = None,
+    ray_address: RayAddress = None,
 ) -> None:
     """Explain every prompt of a list, and write a report: HTML, JSON, CSV, Parquet and XLSX.
 
-    What is done is kept as it comes: a run that was stopped goes on with --resume.
+    What is done is kept as it comes: a run that was stopped goes on with --resume. On Ray
+    (pip install 'lensledger[ray]') the report is HTML and Parquet; of a single file, the same command with
+    --resume and without --engine then writes the other files.
     """
     from lenses import prompts, registry
 
@@ -157,7 +169,12 @@ def report(
     names = list(dict.fromkeys(lens)) if lens else registry.quick()
     lenses = registry.choose(names, readout=readout, against=against)
     manner = prompts.Manner(encoding, listing.delimiter(delimiter), header, prompt_column, target_column)
-    listed = listing.read(file, manner)
+    cluster = listing.Cluster(workers, gpus_per_worker, ray_address)
+    if engine is Engine.RAY:
+        named = listing.Named(model, device, dtype)
+        listing.on_ray(source, manner, named, lenses, bool(lens), output, resume, batch_size, cluster)
+        return
+    listed = listing.read(listing.alone(source, cluster), manner)
     decoder = console.load(model, device, dtype)
     lenses = lenses if lens else [one for one in lenses if not one.available(decoder)]
     from lenses import report as reports

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,55 @@ def read(file: Path, manner: Manner) -> PromptList:
     for note in (*listed.notes, *(row.problem for row in listed.bad[:5])):
         said.print(f"Note: {note}", markup=False, soft_wrap=True)
     return listed
+
+
+@dataclass(frozen=True)
+class Named:
+    """A model as it is asked for."""
+
+    name: str
+    device: str | None = None
+    dtype: str | None = None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What is asked of Ray: workers, the GPUs of each, and the address of a cluster; None as Ray has it."""
+
+    workers: int | None = None
+    gpus: float | None = None
+    address: str | None = None
+
+
+def alone(sources: Sequence[str], cluster: Cluster) -> Path:
+    """The one file that this process reads; raises `BadOption` for what only Ray takes."""
+    if cluster != Cluster():
+        raise BadOption("--workers, --gpus-per-worker and --ray-address go with --engine ray: add it")
+    if len(sources) > 1:
+        raise BadOption(f"one list at a time, not {len(sources)}: put them together, or add --engine ray")
+    return Path(sources[0])
+
+
+def on_ray(
+    sources: Sequence[str], manner: Manner, model: Named, lenses: Sequence[Lens], every: bool, output: Path,
+    resume: bool, batch_size: int, cluster: Cluster,
+) -> None:  # fmt: skip
+    """A report by the workers of Ray; `every` tells whether each of the lenses was asked for."""
+    from lenses import distributed, terminal
+
+    distributed.require()
+    only = Path(sources[0]) if len(sources) == 1 else None
+    lists = read(only, manner) if only and only.is_file() else tuple(sources)
+    with console.status("importing torch and Ray"):
+        from lenses.distributed import cluster as ray_cluster
+        from lenses.distributed.making import Asked, making
+    asked = Asked(
+        lists, model.name, tuple(lenses), every, cluster.workers, cluster.gpus, batch_size, manner,
+        model.device, model.dtype,
+    )  # fmt: skip
+    with console.resumable(output), ray_cluster.joined(cluster.address):
+        made = console.watched(making(asked, output, resume=resume))
+    terminal.distributed(made, output, console.console())
 
 
 def estimate(decoder: Decoder, listed: PromptList, lenses: Sequence[Lens]) -> None:

@@ -7,9 +7,7 @@ others; with another list, model or lens it does not go on at all.
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -17,37 +15,44 @@ from types import TracebackType
 from typing import Any
 
 import filelock
-import pyarrow as pa
-import pyarrow.parquet as pq
+import numpy as np
+from jaxtyping import Int
+from numpy import ndarray
 
-from lenses import outcome
+from lenses import parts
 from lenses.batch import Outcomes, window
 from lenses.comparison import describe, versions
 from lenses.decoder import Decoder
 from lenses.errors import BadRun
-from lenses.findings import NOT_RUN, Outcome
+from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
-from lenses.prompts import PromptList, Row
+from lenses.prompts import Manner, PromptList, Row
 
 SCHEMA = "lenses.run/1"
-COLUMNS = pa.schema(
-    [("row", pa.int64()), ("failure", pa.string()), ("passing", pa.bool_()), ("comparison", pa.string())]
-)
 
 
 def settings(decoder: Decoder, listed: PromptList, lenses: Sequence[Lens]) -> dict[str, Any]:
     """All that the numbers of a run depend on, as `run.json` holds it."""
-    model = describe(decoder, decoder.readout_gap)
+    return asked(describe(decoder, decoder.readout_gap), about(listed), listed.manner, lenses)
+
+
+def about(listed: PromptList) -> dict[str, Any]:
+    """What `settings` say of a list."""
+    return {
+        "name": listed.name, "sha256": listed.sha256, "rows": len(listed.rows),
+        "described": listed.described(),
+    }  # fmt: skip
+
+
+def asked(
+    model: dict[str, Any], file: dict[str, Any], manner: Manner, lenses: Sequence[Lens]
+) -> dict[str, Any]:
+    """`settings` of a model as `comparison.describe` tells it, and of a list as `about` does."""
     return {
         "schema": SCHEMA,
-        "file": {
-            "name": listed.name,
-            "sha256": listed.sha256,
-            "rows": len(listed.rows),
-            "described": listed.described(),
-        },
-        "read as": dataclasses.asdict(listed.manner),
+        "file": file,
+        "read as": dataclasses.asdict(manner),
         "model": {name: model[name] for name in ("name", "source", "revision", "dtype")},
         "lenses": {lens.name: json.loads(json.dumps(lens.options)) for lens in lenses},
         "software": {"lenses": versions()["lenses"]},
@@ -62,7 +67,7 @@ class Store:
         self._lock = filelock.FileLock(folder / ".lock", timeout=0, thread_local=False)
 
     def __enter__(self) -> Store:
-        self._parts.mkdir(parents=True, exist_ok=True)
+        self.parts.mkdir(parents=True, exist_ok=True)
         try:
             self._lock.acquire()
         except filelock.Timeout:
@@ -82,42 +87,65 @@ class Store:
     def begin(self, resume: bool) -> frozenset[int]:
         """The rows that are done already: none in a new folder, and none that failed by a passing fault.
 
-        Raises `BadRun` for a folder that holds a run unless `resume` is given, and for one that was
-        started with other settings, which are named.
+        Raises `BadRun` as `opened`.
         """
-        for leftover in self._parts.glob("*.tmp"):
-            leftover.unlink()
-        known = self._known()
-        if known is None and any(self._parts.glob("*.parquet")):
-            raise BadRun(
-                f"{self.folder} holds parts of a run whose run.json is gone, so that nobody knows what they "
-                "are: choose another folder"
-            )
-        if known is None:
-            _write(self.folder / "run.json", json.dumps(self.settings, ensure_ascii=False, indent=1).encode())
+        if not self.opened(resume):
             return frozenset()
-        if not resume:
-            raise BadRun(
-                f"{self.folder} already holds a run of {known['file']['name']}: add --resume to go on with "
-                "it, or choose another folder"
-            )
+        return frozenset(self.done().tolist())
+
+    def done(self) -> Int[ndarray, " row"]:
+        """The rows, sorted, whose outcomes are in the parts, but for failures that may end otherwise."""
+        kept = [parts.table(path, ["row", "passing"]).to_pydict() for path in self.parts.glob("*.parquet")]
+        lasting = [np.array(one["row"])[~np.array(one["passing"], dtype=bool)] for one in kept]
+        return np.unique(np.concatenate([np.array([], dtype=np.int64), *lasting]))
+
+    def opened(self, resume: bool) -> bool:
+        """Whether the folder holds this very run, to be gone on with; if not, it is begun.
+
+        Raises `BadRun` as `taken`, and for a run that was started with other settings, which are named.
+        """
+        known = self.taken(resume)
+        if known is None:
+            text = json.dumps(self.settings, ensure_ascii=False, indent=1)
+            parts.write(self.folder / "run.json", text.encode())
+            return False
         if differences := list(_differences(known, self.settings)):
             raise BadRun(
                 f"{self.folder} holds a run that can't be gone on with, because "
                 f"{'; '.join(differences)}: choose another folder"
             )
-        parts = [_table(path, ["row", "passing"]) for path in self._parts.glob("*.parquet")]
-        return frozenset(one["row"] for part in parts for one in part.to_pylist() if not one["passing"])
+        return True
+
+    def taken(self, resume: bool) -> dict[str, Any] | None:
+        """The settings of the run that the folder holds, if it holds one.
+
+        Raises `BadRun` where it holds one and `resume` is not given, or one that nobody knows.
+        """
+        for leftover in self.parts.glob("*.tmp"):
+            leftover.unlink()
+        known = self._known()
+        if known is None and any(self.parts.glob("*.parquet")):
+            raise BadRun(
+                f"{self.folder} holds parts of a run whose run.json is gone, so that nobody knows what they "
+                "are: choose another folder"
+            )
+        if known is not None and not resume:
+            raise BadRun(
+                f"{self.folder} already holds a run of {known['file']['name']}: add --resume to go on with "
+                "it, or choose another folder"
+            )
+        return known
 
     def keep(self, outcomes: Outcomes) -> None:
         """Add the outcomes of one batch, all of one window, as a part of their own."""
-        table = pa.Table.from_pylist([_entry(one) for one in outcomes], schema=COLUMNS)
-        buffer = io.BytesIO()
-        pq.write_table(table, buffer, compression="zstd")
         number = window(outcomes[0].row.row)
-        there = [int(path.stem.partition("-")[2]) for path in self._parts.glob(f"{number:06d}-*.parquet")]
-        free = 1 + max(there, default=-1)  # not their count: one of them may have been deleted
-        _write(self._parts / f"{number:06d}-{free:06d}.parquet", buffer.getvalue())
+        free = self.free(f"{number:06d}-")
+        parts.keep(self.parts / f"{number:06d}-{free:06d}.parquet", outcomes)
+
+    def free(self, start: str = "") -> int:
+        """A session later than that of every part whose name starts so."""
+        # Not their count: one of them may have been deleted.
+        return 1 + max(map(parts.session, self.parts.glob(f"{start}*.parquet")), default=-1)
 
     def recorded(self, steps: Iterable[Progress | Outcomes]) -> Iterator[Progress]:
         """The progress of a run whose outcomes are kept as they come."""
@@ -130,21 +158,17 @@ class Store:
     def outcomes(self) -> Iterator[Outcome]:
         """The outcome of every row in the list's order; one that is missing says that it was not run."""
         for number, group in groupby(self.rows, key=lambda row: window(row.row)):
-            known = self._window(number)
+            known = parts.of_window(self.parts, number)
             for row in group:
-                yield _outcome(row, known.get(row.row))
+                yield parts.read(row, known.get(row.row))
 
     def one(self, row: int) -> Outcome:
         """The outcome of one row."""
-        return _outcome(self.rows[row - 1], self._window(window(row)).get(row))
-
-    def _window(self, number: int) -> dict[int, dict[str, Any]]:
-        """What was kept of a window, by row."""
-        tables = [_table(path) for path in sorted(self._parts.glob(f"{number:06d}-*.parquet"))]
-        return {entry["row"]: entry for table in tables for entry in table.to_pylist()}
+        return parts.read(self.rows[row - 1], parts.of_window(self.parts, window(row)).get(row))
 
     @property
-    def _parts(self) -> Path:
+    def parts(self) -> Path:
+        """The folder of the parts."""
         return self.folder / "parts"
 
     def _known(self) -> dict[str, Any] | None:
@@ -161,39 +185,6 @@ class Store:
         except (ValueError, KeyError, TypeError) as error:
             raise BadRun(f"{path} can't be read ({error}): choose another folder") from error
         return known
-
-
-def _entry(one: Outcome) -> dict[str, Any]:
-    found = one.comparison
-    text = None if found is None else json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
-    return {"row": one.row.row, "failure": one.failure, "passing": one.passing, "comparison": text}
-
-
-def _outcome(row: Row, entry: dict[str, Any] | None) -> Outcome:
-    if entry is None:
-        return Outcome(row, failure=NOT_RUN)
-    text = entry["comparison"]
-    found = None if text is None else outcome.read(json.loads(text))
-    return Outcome(row, found, entry["failure"], entry["passing"])
-
-
-def _table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    try:
-        return pq.read_table(path, columns=columns)
-    except (OSError, pa.ArrowException) as error:
-        raise BadRun(
-            f"{path} can't be read ({error}): delete it, and --resume computes its rows again"
-        ) from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    """The whole file or none of it, also after a loss of power."""
-    waiting = path.with_suffix(".tmp")
-    with open(waiting, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(waiting, path)
 
 
 def _differences(known: dict[str, Any], asked: dict[str, Any], where: str = "") -> Iterator[str]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lenses.findings import Findings
     from lenses.onsets import Onsets
     from lenses.outcome import Comparison, Result
+    from lenses.summary import Summary
     from lenses.validating import Validated
 
 UP, DOWN = "blue", "dark_orange"
@@ -98,6 +99,19 @@ def report(found: Findings, folder: Path, console: Console) -> None:
     console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))
 
 
+def distributed(found: Summary, folder: Path, console: Console) -> None:
+    """What `lenses report --engine ray` says when it is done, and how to get the files that it leaves out."""
+    from lenses.summary import sentences
+
+    for sentence in sentences(found.counts):
+        console.print(Text(sentence), soft_wrap=True)
+    _first(found.failures, found.counts.failed, "summary/", console)
+    console.print(Text("Open ", style="bold") + Text(str(folder / "report.html"), style="bold cyan"))
+    where = f"{folder / 'results'} and {folder / 'summary'}"
+    more = "For report.json, report.xlsx and the CSV files of a single list: the same without Ray, --resume."
+    console.print(Text(f"All numbers are in {where} (Parquet). {more}"), soft_wrap=True)
+
+
 def fitted(record: dict[str, Any], folder: Path, console: Console) -> None:
     """How far a tuned lens is from the model at each depth, and where it is kept."""
     losses = record["loss"]
@@ -136,9 +150,13 @@ def models(console: Console) -> None:
 
 def _failures(found: Findings, all_in: str, console: Console) -> None:
     """The first rows that failed, each with its reason."""
-    for row in found.failed.head(FAILURES).to_dict("records"):
+    _first(found.failed, len(found.failed), all_in, console)
+
+
+def _first(failed: Any, count: int, all_in: str, console: Console) -> None:
+    for row in failed.head(FAILURES).to_dict("records"):
         console.print(Text(f"Row {row['row']}: ", style="yellow") + Text(row["failure"]), soft_wrap=True)
-    if (more := len(found.failed) - FAILURES) > 0:
+    if (more := count - FAILURES) > 0:
         console.print(Text(f"… and {more} more failures, all in {all_in}"))
 
 

@@ -181,6 +181,12 @@ def test_a_report_opens_again_as_if_just_computed(made, tmp_path):
     assert one == other
 
 
+def rendered(findings) -> str:
+    """The page of findings."""
+    summed = aggregates.summarized(findings)
+    return page.html(summed, details.Details(summed))
+
+
 def without_pictures(text: str) -> str:
     """What a file says: pictures count their gradients through all that was ever drawn."""
     return re.sub('data:image[^"]*', "", text)
@@ -407,7 +413,7 @@ def test_of_many_groups_the_largest_are_shown_and_counted(monkeypatch, plain):
     assert len(shown) == 3
     assert "g8" in shown
     assert set(aggregates.onset_groups(findings)["group"]) == set(shown)
-    assert "The 3 largest of 8 groups" in page.html(findings, details.Details(findings))
+    assert "The 3 largest of 8 groups" in rendered(findings)
 
 
 @pytest.mark.parametrize(
@@ -452,7 +458,7 @@ def test_a_row_from_which_the_ledger_was_left_out_has_no_numbers_of_another_meth
     assert pd.isna(line["gap"])
     assert line["probability"] == first.probability
     assert "ig-lens had to be left out of 1 prompt" in " ".join(aggregates.sentences(findings))
-    assert "left out" in page.html(findings, details.Details(findings))
+    assert "left out" in rendered(findings)
 
 
 def test_a_band_is_the_mean_and_the_middle_half_of_each_depth(made, plain):
@@ -556,16 +562,17 @@ def test_a_report_of_an_odd_list_is_written_and_opens_again(case, tmp_path):
 
 def test_a_page_without_room_keeps_what_stands_out_and_says_so(plain, made, monkeypatch):
     monkeypatch.setattr(aggregates, "NOTABLE", 1)
-    room = details.Details(made[1], room=0)
+    summed = aggregates.summarized(made[1])
+    room = details.Details(summed, room=0)
     for one in plain.outcomes():
         room.add(one)
     assert 1 <= len(room.kept) <= 3
-    assert f"room for the ledgers of {len(room.kept)} prompts" in page.html(made[1], room)
+    assert f"room for the ledgers of {len(room.kept)} prompts" in page.html(summed, room)
 
 
 def test_a_long_list_shows_its_first_rows_and_says_where_the_others_are(plain, made, monkeypatch):
-    monkeypatch.setattr(details, "ROWS", 5)
-    text = page.html(made[1], details.Details(made[1]))
+    monkeypatch.setattr(aggregates, "ROWS", 5)
+    text = rendered(made[1])
     found = Page(text)
     ids = {value for tag, name, value in found.attributes if tag == "tr" and name == "id"}
     assert {f"row-{k}" for k in range(1, 6)} <= ids
@@ -623,10 +630,17 @@ def test_columns_of_the_file_that_are_called_like_ours_are_kept_apart(one, tmp_p
 @pytest.mark.parametrize("width", ["container", 600])
 def test_every_chart_of_a_report_is_valid_whatever_its_groups_are_called(nasty, width):
     findings = gathered(nasty[1].settings, nasty[1].outcomes())
-    made = [charts.onsets(findings, width=width), charts.onset_groups(findings, width=width)]
-    made += [charts.mean_agreement(findings, width=width)]
-    for lens in findings.lenses:
-        made += [charts.band(findings, lens, width=width), charts.panel(lens, findings.model["blocks"])]
+    summed, blocks = aggregates.summarized(findings), findings.model["blocks"]
+    titles = {lens.lens: lens.title for lens in findings.lenses}
+    made = [
+        charts.onsets(summed.onsets, blocks, width=width),
+        charts.onset_groups(summed.onset_groups, blocks, width=width),
+        charts.square(summed.agreement, titles, width=width),
+    ]
+    for lens in summed.counts.lenses:
+        made += [
+            charts.band(summed.bands[lens.lens], lens, blocks, width=width), charts.panel(lens, blocks)
+        ]  # fmt: skip
     made.append(charts.ledger_panel(findings.lenses[0].unit))
     for chart in made:
         chart.to_dict(validate=True)

@@ -9,7 +9,7 @@ A chart is made of plain values (`lenses.outcome`) and needs no torch. Fields ha
 no text of a user is ever read as a field; what a user wrote is data and nothing else.
 """
 
-from lenses.charts.agreement import agreement, mean_agreement
+from lenses.charts.agreement import agreement, square
 from lenses.charts.card import card
 from lenses.charts.export import WIDTH, save, spec
 from lenses.charts.heat import heat
@@ -31,7 +31,6 @@ __all__ = [
     "heat",
     "ledger",
     "ledger_panel",
-    "mean_agreement",
     "movers",
     "onset_groups",
     "onsets",
@@ -44,4 +43,5 @@ __all__ = [
     "scatter",
     "setting_in",
     "spec",
+    "square",
 ]

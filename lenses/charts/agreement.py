@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import altair as alt
 import pandas as pd
 
-from lenses import aggregates, tables
+from lenses import tables
 from lenses.charts.style import DOWN, UP
 
 if TYPE_CHECKING:
-    from lenses.findings import Findings
     from lenses.outcome import Comparison
 
 
@@ -21,14 +20,9 @@ def agreement(comparison: Comparison, *, width: int | str = "container") -> alt.
     return square(tables.agreement(comparison).rename(index=titles, columns=titles), titles, width=width)
 
 
-def mean_agreement(findings: Findings, *, width: int | str = "container") -> alt.LayerChart:
-    """The same over a whole list: the mean of the prompts' rank correlations."""
-    titles = {lens.lens: lens.title for lens in findings.lenses}
-    return square(aggregates.agreement(findings), titles, width=width)
-
-
-def square(frame: pd.DataFrame, titles: dict[str, str], *, width: int | str) -> alt.LayerChart:
-    """Correlations by title; `titles` gives each lens's short name its title, in order."""
+def square(frame: pd.DataFrame, titles: dict[str, str], *, width: int | str = "container") -> alt.LayerChart:
+    """Correlations by title, of one prompt or their means over a list; `titles` gives each lens's short
+    name its title, in order."""
     order = list(titles.values())
     cells = frame.rename_axis("one").reset_index().melt("one", var_name="other", value_name="rank")
     cells["short"] = cells["other"].map({title: lens for lens, title in titles.items()})

@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING
 
 import altair as alt
 
-from lenses import aggregates
 from lenses.attribution import Form
 from lenses.charts.style import FILL, LEVEL, MARK, PALE, QUIET, UP, amount_axis, depth_axis, digits, sign
 from lenses.receipt import amount, place
 
 if TYPE_CHECKING:
-    from lenses.findings import Findings, LensFindings
+    import pandas as pd
+
+    from lenses.summary import LensSummary
 
 ROW, BAND, ONSETS = 26, 210, 200
 """Pixels: of a group's row, and the heights of the other charts."""
 
 
-def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
-    """How many prompts' answers set in at each depth."""
-    frame = aggregates.onsets(findings).assign(fill=MARK)
+def onsets(frame: pd.DataFrame, blocks: int, *, width: int | str = "container") -> alt.Chart:
+    """How many prompts' answers set in at each depth; the frame is that of `aggregates.onsets`."""
+    frame = frame.assign(fill=MARK)
     frame["name"] = frame["depth"].map(place)
     hints = [
         alt.Tooltip("depth:O", title="Depth"),
@@ -30,18 +31,17 @@ def onsets(findings: Findings, *, width: int | str = "container") -> alt.Chart:
     ]
     y = alt.Y("prompts:Q", title="prompts", axis=alt.Axis(tickCount=5, tickMinStep=1, format="d"))
     bars = alt.Chart(frame).mark_bar()
-    return bars.encode(
-        depth_axis(findings.model["blocks"], "onset depth"), y, color=FILL, tooltip=hints
-    ).properties(height=ONSETS, width=width)
+    return bars.encode(depth_axis(blocks, "onset depth"), y, color=FILL, tooltip=hints).properties(
+        height=ONSETS, width=width
+    )
 
 
-def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.Chart:
+def onset_groups(frame: pd.DataFrame, blocks: int, *, width: int | str = "container") -> alt.Chart:
     """The same for each group: a row a group, its colour the part of the group's prompts.
 
     Groups stand in the data's order: a list of names to sort by would be read as an expression.
     """
-    frame = aggregates.onset_groups(findings)
-    frame["name"] = frame["depth"].map(place)
+    frame = frame.assign(name=frame["depth"].map(place))
     hints = [
         alt.Tooltip("group:N", title="Group"),
         alt.Tooltip("depth:O", title="Depth"),
@@ -56,16 +56,17 @@ def onset_groups(findings: Findings, *, width: int | str = "container") -> alt.C
         axis=alt.Axis(labelLimit=170, ticks=False, domain=False),
     )  # fmt: skip
     return alt.Chart(frame).mark_rect(stroke="#80808020").encode(
-        depth_axis(findings.model["blocks"], "onset depth"), y, tooltip=hints,
+        depth_axis(blocks, "onset depth"), y, tooltip=hints,
         color=alt.Color("part:Q", scale=scale, legend=legend),
     ).properties(height=alt.Step(ROW), width=width)  # fmt: skip
 
 
-def band(findings: Findings, lens: LensFindings, *, width: int | str = "container") -> alt.LayerChart:
-    """A lens's mean over the prompts at each depth, and the middle half of them around it."""
-    frame, blocks = aggregates.band(lens), findings.model["blocks"]
-    frame["name"] = frame["depth"].map(place)
-    frame["fill"] = sign(frame["mean"])
+def band(
+    frame: pd.DataFrame, lens: LensSummary, blocks: int, *, width: int | str = "container"
+) -> alt.LayerChart:
+    """A lens's mean over the prompts at each depth, and the middle half of them around it; the frame is
+    that of `aggregates.band`."""
+    frame = frame.assign(name=frame["depth"].map(place), fill=sign(frame["mean"]))
     hints = [
         alt.Tooltip("depth:O", title="Depth"),
         alt.Tooltip("name:N", title="Which is"),
@@ -92,7 +93,7 @@ def band(findings: Findings, lens: LensFindings, *, width: int | str = "containe
     return alt.layer(bars, middle, zero, height=BAND, width=width)
 
 
-def panel(lens: LensFindings, blocks: int) -> alt.LayerChart:
+def panel(lens: LensSummary, blocks: int) -> alt.LayerChart:
     """One prompt's values of a lens, for a page that puts them in: rows of `depth`, `value`, `name`."""
     base = alt.Chart(alt.NamedData(name="rows"))
     hints = [

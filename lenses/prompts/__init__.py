@@ -10,7 +10,7 @@ How a file is read is found out from its bytes and its name, told in `manner` an
 chosen with `Manner`. Text stays as it was typed.
 """
 
-from lenses.prompts.reading import read
+from lenses.prompts.reading import ENDINGS, read
 from lenses.prompts.rows import AS_FOUND, Manner, PromptList, Row
 
-__all__ = ["AS_FOUND", "Manner", "PromptList", "Row", "read"]
+__all__ = ["AS_FOUND", "ENDINGS", "Manner", "PromptList", "Row", "read"]

@@ -17,6 +17,9 @@ from lenses.prompts.wording import counted, plain
 MOST_BYTES = 50_000_000
 MOST_LINES = 5_000_000
 _ARCHIVES = (b"PK\x03\x04", b"PK\x05\x06")
+PARQUET = b"PAR1"
+ENDINGS = ("csv", "tsv", "txt", "json", "jsonl", "ndjson", "xlsx", "parquet")
+"""What the names of lists end in, where one has to choose among the files of a folder."""
 
 
 def read(data: bytes, name: str, manner: Manner = AS_FOUND) -> PromptList:
@@ -31,6 +34,10 @@ def read(data: bytes, name: str, manner: Manner = AS_FOUND) -> PromptList:
         from lenses.prompts.sheet import read_sheet
 
         found = read_sheet(data, said, manner)
+    elif data.startswith(PARQUET):
+        from lenses.prompts.parquet_table import read_parquet
+
+        found = read_parquet(data, said, manner)
     else:
         decoded = decode(data, said, manner.encoding)
         notes = decoded.notes

@@ -61,7 +61,7 @@ AS_FOUND = Manner()
 class PromptList:
     """The rows of a file named `name`, whose bytes have the digest `sha256`.
 
-    `kind` is CSV (with any delimiter), TXT, JSONL, JSON or XLSX. Reading the same bytes in `manner`
+    `kind` is CSV (with any delimiter), TXT, JSONL, JSON, XLSX or Parquet. Reading the same bytes in `manner`
     gives the same rows. `columns` are the file's own; `notes` are sentences for people. `header_line`
     is the line that names the columns, None where none does.
     """

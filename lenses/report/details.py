@@ -7,25 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from lenses import aggregates, charts, depth_tables
-from lenses.findings import Findings, Outcome
+from lenses import charts, depth_tables
+from lenses.findings import Outcome
 from lenses.headline import percent
 from lenses.onset import DEFINITIONS
 from lenses.onsets import Onsets
 from lenses.receipt import place, receipt
+from lenses.summary import Counts, Summary
 from lenses.tokens import visible
 
 DETAILS = 4 << 20
 """Bytes of single prompts' ledgers that the page holds; what stands out comes first."""
-ROWS = 2000
-"""Prompts in the page's table."""
 
 
 class Details:
     """Takes the outcomes of a run and keeps what a click on a prompt shows, while there is room."""
 
-    def __init__(self, findings: Findings, room: int = DETAILS) -> None:
-        self._first, self._listed = _standing_out(findings), listed(findings)
+    def __init__(self, summary: Summary, room: int = DETAILS) -> None:
+        self._first = {int(row) for frame in summary.notable.values() for row in frame["row"]}
+        self._listed = set(summary.listed["row"].tolist())
         self._room = room
         self.kept: dict[int, Any] = {}
 
@@ -35,15 +35,6 @@ class Details:
             return
         self.kept[row] = _detail(one)
         self._room -= len(json.dumps(self.kept[row]))
-
-
-def _standing_out(findings: Findings) -> set[int]:
-    return {int(row) for frame in aggregates.notable(findings).values() for row in frame["row"]}
-
-
-def listed(findings: Findings) -> set[int]:
-    """The rows in the page's table: the first, and those that stand out."""
-    return {*findings.rows["row"].head(ROWS).tolist(), *_standing_out(findings)}
 
 
 def _detail(one: Outcome) -> dict[str, Any]:
@@ -82,14 +73,14 @@ def definitions() -> list[tuple[str, str]]:
     return [(one.title, one.meaning) for one in DEFINITIONS.values()]
 
 
-def panels(findings: Findings) -> list[dict[str, Any]]:
+def panels(counts: Counts) -> list[dict[str, Any]]:
     """For each lens how its values of one prompt are drawn: as an account where it keeps one."""
     panels = []
-    for lens in findings.lenses:
+    for lens in counts.lenses:
         if lens.keeps_ledger:
             drawn = charts.ledger_panel(lens.unit)
         else:
-            drawn = charts.panel(lens, findings.model["blocks"])
+            drawn = charts.panel(lens, counts.model["blocks"])
         depths = lens.depths.tolist()
         panels.append({
             "lens": lens.lens, "title": lens.title, "ledger": lens.keeps_ledger, "depths": depths,

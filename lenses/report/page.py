@@ -8,6 +8,7 @@ wrote is escaped as text by the template and, inside data, kept from ending the 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,15 @@ import jinja2
 import pandas as pd
 from markupsafe import Markup
 
-from lenses import aggregates, charts
+from lenses import charts
 from lenses.attribution import Verdict
-from lenses.findings import Findings, LensFindings
 from lenses.headline import percent, points
 from lenses.prompts.wording import counted
-from lenses.registry import LENSES
-from lenses.report.details import Details, definitions, listed, panels
+from lenses.registry import CLAIMS, LENSES
+from lenses.report.details import Details, definitions, panels
 from lenses.report.figures import HALF, WIDE, Figure, data, engine, figure
 from lenses.report.ranked import ranked
+from lenses.summary import Counts, LensSummary, Summary, additivity, sentences
 from lenses.tokens import visible
 
 HOME = Path(__file__).parent
@@ -32,32 +33,42 @@ LONG = 160
 """Characters of a prompt in the table."""
 
 
-def html(findings: Findings, details: Details) -> str:
+@dataclass(frozen=True)
+class Beside:
+    """The files beside the page in which everything is: all rows, all ledgers, all failures."""
+
+    rows: tuple[str, ...] = ("summary.csv", "results.parquet", "report.json")
+    ledgers: str = "report.json"
+    failures: str = "summary.csv"
+
+
+def html(summary: Summary, details: Details, beside: Beside = Beside()) -> str:
     """The page."""
-    shown = findings.rows[findings.rows["row"].isin(listed(findings))]
+    counts = summary.counts
+    known = summary.listed
     return _template().render(
-        findings=findings,
-        title=f"{counted(len(findings.rows), 'prompt')} through {findings.model['name']}",
-        file=findings.settings["file"],
-        sentences=aggregates.sentences(findings),
-        tiles=_tiles(findings),
-        additivity=aggregates.additivity(findings).to_dict("records"),
+        asked=counts.asked, failed=counts.failed, grouped=summary.grouped, beside=beside,
+        title=f"{counted(counts.asked, 'prompt')} through {counts.model['name']}",
+        file=counts.settings["file"],
+        sentences=sentences(counts),
+        tiles=_tiles(counts),
+        additivity=additivity(counts, CLAIMS).to_dict("records"),
         adds_up={
-            lens.title: LENSES[lens.lens].card.adds_up for lens in findings.lenses if lens.lens in LENSES
+            lens.title: LENSES[lens.lens].card.adds_up for lens in counts.lenses if lens.lens in LENSES
         },
         verdicts=[verdict.value for verdict in Verdict],
-        whole=aggregates.whole(findings),
-        groups=aggregates.groups(findings).to_dict("records"),
-        onsets=_onset_figures(findings),
-        bands=[_band(findings, lens) for lens in findings.lenses],
-        agreement=_agreement(findings),
-        ranked=ranked(findings),
-        notable=_notable(findings),
-        rows=[_row(line, details) for line in shown.to_dict("records")],
-        has={name: bool((shown[name] != "").any()) for name in ("id", "group")},
-        details=data({"rows": details.kept, "lenses": panels(findings), "onsets": definitions()}),
-        failures=findings.failed.to_dict("records"),
-        provenance=provenance(findings),
+        whole=counts.whole,
+        groups=summary.groups.to_dict("records"),
+        onsets=_onset_figures(summary),
+        bands=[_band(summary, lens) for lens in counts.lenses],
+        agreement=_agreement(summary),
+        ranked=ranked(summary.validation, counts.settings),
+        notable=_notable(summary),
+        rows=[_row(line, details) for line in known.to_dict("records")],
+        has={name: bool((known[name] != "").any()) for name in ("id", "group")},
+        details=data({"rows": details.kept, "lenses": panels(counts), "onsets": definitions()}),
+        failures=summary.failures.to_dict("records"),
+        provenance=provenance(counts.model, counts.settings, summary.provenance),
         css=Markup((HOME / "page.css").read_text(encoding="utf-8")),
         script=Markup((HOME / "page.js").read_text(encoding="utf-8")),
         engine=engine(),
@@ -76,72 +87,74 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.jinja")
 
 
-def _onset_figures(findings: Findings) -> list[Figure]:
-    if not findings.explained["onset"].notna().any():
+def _onset_figures(summary: Summary) -> list[Figure]:
+    if summary.onsets.empty:
         return []
+    blocks = summary.counts.model["blocks"]
     figures = [
         figure(
             "onsets",
             "All prompts",
             "A histogram of onset depths",
-            lambda width: charts.onsets(findings, width=width),
+            lambda width: charts.onsets(summary.onsets, blocks, width=width),
             WIDE,
         )
     ]
-    if findings.groups:
+    if summary.grouped:
         figures.append(
             figure(
                 "onset-groups",
                 "By group",
                 "Onset depths, a row a group",
-                lambda width: charts.onset_groups(findings, width=width),
+                lambda width: charts.onset_groups(summary.onset_groups, blocks, width=width),
                 WIDE - 150,
             )
         )
     return figures
 
 
-def _band(findings: Findings, lens: LensFindings) -> Figure:
+def _band(summary: Summary, lens: LensSummary) -> Figure:
+    frame, blocks = summary.bands[lens.lens], summary.counts.model["blocks"]
     return figure(
         f"band-{lens.lens}", lens.title, f"{lens.title}: mean over all prompts at each depth",
-        lambda width: charts.band(findings, lens, width=width), HALF,
+        lambda width: charts.band(frame, lens, blocks, width=width), HALF,
     )  # fmt: skip
 
 
-def _agreement(findings: Findings) -> list[Figure]:
-    if len(findings.lenses) < 2:
+def _agreement(summary: Summary) -> list[Figure]:
+    if len(summary.counts.lenses) < 2:
         return []
+    titles = {lens.lens: lens.title for lens in summary.counts.lenses}
     return [
         figure(
             "agreement",
             "Agreement",
             "Mean rank correlations between the methods",
-            lambda width: charts.mean_agreement(findings, width=width),
+            lambda width: charts.square(summary.agreement, titles, width=width),
             HALF - 110,
         )
     ]
 
 
-def _tiles(findings: Findings) -> list[tuple[str, str]]:
+def _tiles(counts: Counts) -> list[tuple[str, str]]:
     """The few numbers that a reader looks for first."""
-    known, ledger = findings.explained, findings.ledger
-    tiles = [(f"{len(known)} of {len(findings.rows)}", "prompts explained")]
-    if len(known):
-        tiles.append((percent(float(known["probability"].mean())), "mean probability of the word"))
-    middle = aggregates.quartiles(known["onset"])[1]
-    if middle == middle:
-        tiles.append((f"{middle:.0f} of {findings.model['blocks']}", "middle onset depth"))
+    whole, ledger = counts.whole, counts.ledger
+    tiles = [(f"{counts.explained} of {counts.asked}", "prompts explained")]
+    if counts.explained:
+        tiles.append((percent(float(whole["probability"])), "mean probability of the word"))
+    if whole["onset"] == whole["onset"]:
+        tiles.append((f"{whole['onset']:.0f} of {counts.model['blocks']}", "middle onset depth"))
     if ledger is not None:
-        exact = sum(verdict in (Verdict.EXACT, Verdict.CONVERGED) for verdict in ledger.verdicts)
-        tiles.append((f"{exact} of {len(ledger.rows)}", f"{ledger.title} ledgers that add up"))
+        exact = sum(ledger.verdicts.get(verdict, 0) for verdict in (Verdict.EXACT, Verdict.CONVERGED))
+        tiles.append((f"{exact} of {ledger.prompts}", f"{ledger.title} ledgers that add up"))
     return tiles
 
 
-def _notable(findings: Findings) -> list[dict[str, Any]]:
+def _notable(summary: Summary) -> list[dict[str, Any]]:
     """The rows that stand out, with what is shown of them."""
-    rows = findings.rows.set_index("row")
+    rows = summary.listed.set_index("row")
     found = []
-    for why, frame in aggregates.notable(findings).items():
+    for why, frame in summary.notable.items():
         lines = [
             {"row": int(row), "measure": float(measure), **rows.loc[row, ["prompt", "target"]].to_dict()}
             for row, measure in zip(frame["row"], frame["measure"], strict=True)
@@ -168,15 +181,15 @@ def _row(line: Mapping[Any, Any], details: Details) -> dict[str, Any]:
     }
 
 
-def provenance(findings: Findings) -> list[tuple[str, str]]:
-    """Where every number comes from, as a reader can check it."""
-    model, asked = findings.model, findings.settings
-
+def provenance(
+    model: dict[str, Any], asked: dict[str, Any], computed: dict[str, Any]
+) -> list[tuple[str, str]]:
+    """Where every number comes from, as a reader can check it: the model, the settings, and by what."""
     lenses = "; ".join(
         name + (f" ({', '.join(f'{k}: {v}' for k, v in options.items())})" if options else "")
         for name, options in asked["lenses"].items()
     )
-    versions = {k: v for k, v in findings.provenance.items() if k != "created"}
+    versions = {k: v for k, v in computed.items() if k != "created"}
     lines = [
         ("Prompt list", f"{asked['file']['name']}, {counted(asked['file']['rows'], 'row')}"),
         ("SHA-256 of the list", asked["file"]["sha256"]),
@@ -191,7 +204,7 @@ def provenance(findings: Findings) -> list[tuple[str, str]]:
     lines += [
         ("Methods", lenses),
         ("Software", ", ".join(f"{name} {version}" for name, version in versions.items())),
-        ("Computed", f"{findings.provenance.get('created', 'nothing')} (UTC)"),
+        ("Computed", f"{computed.get('created', 'nothing')} (UTC)"),
     ]
     return [(name, text) for name, text in lines if text]
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pandas as pd
 
 from lenses import charts
 from lenses import validation_words as words
-from lenses.findings import ABLATION, Findings
+from lenses.findings import ABLATION
 from lenses.report.figures import WIDE, Figure, figure
-from lenses.validation import ALL
+from lenses.validation import ALL, Validation
 
 LABEL = 200
 """Pixels beside a forest plot for its names."""
@@ -29,14 +30,14 @@ class Ranked:
     rows: list[dict[str, str]]
 
 
-def ranked(findings: Findings) -> Ranked | None:
+def ranked(result: Validation | None, settings: dict[str, Any]) -> Ranked | None:
     """The section of a list that was run with ablation, and None of another."""
-    if (result := findings.validation) is None:
+    if result is None:
         return None
     rows = result.rows[result.rows["subset"] == ALL]
     known = rows["spearman"].notna().any()
     return Ranked(
-        WHERE[findings.settings["lenses"][ABLATION]["positions"]],
+        WHERE[settings["lenses"][ABLATION]["positions"]],
         words.ranked(result),
         [forest("ranked", "All targets", rows, "blocks")] if known else [],
         lines(rows),

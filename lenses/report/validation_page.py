@@ -48,7 +48,7 @@ def html(found: Validated) -> str:
         caveats=words.CAVEATS,
         failures=findings.failed.head(FAILURES).to_dict("records"),
         failed=len(findings.failed),
-        provenance=provenance(findings),
+        provenance=provenance(findings.model, findings.settings, findings.provenance),
         css=Markup((HOME / "page.css").read_text(encoding="utf-8")),
         script=Markup((HOME / "validation.js").read_text(encoding="utf-8")),
         engine=engine(),

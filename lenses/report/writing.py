@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+from lenses import aggregates
 from lenses.findings import Findings, Gathering, Outcome
 from lenses.progress import Progress, finish
 from lenses.report import archive, tables
@@ -41,7 +42,8 @@ def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
         gathering.add(one)
     found = gathering.findings()
     total = len(found.rows)
-    details = Details(found)
+    summary = aggregates.summarized(found)
+    details = Details(summary)
     with tables.Results(folder) as results:
         for count, one in enumerate(run.outcomes(), start=1):
             yield Progress("writing the results", count, total)
@@ -54,5 +56,5 @@ def writing(folder: Path, run: Run) -> Generator[Progress, None, Findings]:
     yield Progress("writing report.xlsx")
     tables.write_workbook(folder / "report.xlsx", found)
     yield Progress("drawing report.html")
-    (folder / "report.html").write_text(html(found, details), encoding="utf-8")
+    (folder / "report.html").write_text(html(summary, details), encoding="utf-8")
     return found

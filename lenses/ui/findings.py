@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -18,7 +18,7 @@ from lenses.ui.text import escaped, small
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from lenses.findings import Findings, Outcome
+    from lenses.findings import Findings, LensFindings, Outcome
     from lenses.ui.runs import Run
     from lenses.validation import Validation
 
@@ -69,6 +69,7 @@ def _adds_up(found: Findings) -> None:
 def _charts(key: Hashable, found: Findings) -> None:
     from lenses import charts
 
+    blocks = found.model["blocks"]
     if found.explained["onset"].notna().any():
         st.subheader("Where do the answers set in?", anchor=False)
         small(
@@ -78,13 +79,17 @@ def _charts(key: Hashable, found: Findings) -> None:
         left, right = st.columns(2 if found.groups else [1, 0.001], gap="medium")
         with left:
             draw(
-                ("onsets", key), lambda: charts.onsets(found), name="onsets",
+                ("onsets", key),
+                lambda: charts.onsets(aggregates.onsets(found), blocks),
+                name="onsets",
                 alt="Onset depths of all prompts",
             )  # fmt: skip
         with right:
             if found.groups:
                 draw(
-                    ("onset-groups", key), lambda: charts.onset_groups(found), name="onset-groups",
+                    ("onset-groups", key),
+                    lambda: charts.onset_groups(aggregates.onset_groups(found), blocks),
+                    name="onset-groups",
                     alt="Onset depths by group",
                 )  # fmt: skip
     st.subheader("What does each depth give?", anchor=False)
@@ -95,15 +100,16 @@ def _charts(key: Hashable, found: Findings) -> None:
             with column, st.container(border=True):
                 st.html(f'<div class="ll-title"><span>{escaped(lens.title)}</span></div>')
                 draw(
-                    ("band", key, lens.lens), partial(charts.band, found, lens),
+                    ("band", key, lens.lens), partial(_band, lens, blocks),
                     name=f"band-{lens.lens}", alt=f"{lens.title}: mean over all prompts",
                 )  # fmt: skip
     if len(found.lenses) > 1:
+        titles = {lens.lens: lens.title for lens in found.lenses}
         st.subheader("Do the methods agree?", anchor=False)
         small("Spearman's rank correlation over depths, its mean over the prompts.")
         draw(
-            ("mean-agreement", key), lambda: charts.mean_agreement(found), name="mean-agreement",
-            alt="Mean rank correlations between the methods",
+            ("mean-agreement", key), lambda: charts.square(aggregates.agreement(found), titles),
+            name="mean-agreement", alt="Mean rank correlations between the methods",
         )  # fmt: skip
     if found.validation is not None:
         _ranked(key, found.validation)
@@ -124,3 +130,9 @@ def _ranked(key: Hashable, result: Validation) -> None:
              alt="Mean rank correlations of scores and drops")  # fmt: skip
     told = "".join(f"<li>{escaped(sentence)}</li>" for sentence in validation_words.ranked(result))
     st.html(f'<ul class="ll-told">{told}</ul>')
+
+
+def _band(lens: LensFindings, blocks: int) -> Any:
+    from lenses import charts
+
+    return charts.band(aggregates.band(lens), aggregates.summary_of(lens), blocks)

@@ -1,0 +1,127 @@
+"""A Ray cluster: started on this machine or joined, kept quiet, and what it has room for."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+# A worker runs in the environment that lenses runs in: Ray must not make another one of it.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+
+import ray
+import ray.data
+import ray.exceptions
+
+from lenses.errors import BadOption
+
+MOST_OF_A_CPU = 0.75
+"""What a worker asks of Ray at most, so that there is always room for the tasks that read.
+
+Workers that take every CPU starve those tasks, and a run then waits for ever without a word.
+"""
+CPUS_A_WORKER = 4
+"""CPUs for each worker where no number of workers is given."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many workers, what each asks of Ray, and with how many threads it computes."""
+
+    count: int
+    cpus: float
+    gpus: float
+    threads: int
+
+
+@contextmanager
+def joined(address: str | None) -> Iterator[None]:
+    """A cluster: that of an address, else the one that this process is in, else one on this machine.
+
+    One that was started here ends here. Raises `BadOption` where none answers at the address.
+    """
+    for library in ("ray", "ray.data"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # what ends a run comes as an exception
+    context = ray.data.DataContext.get_current()
+    before = context.enable_progress_bars, context.print_on_execution_start
+    context.enable_progress_bars = context.print_on_execution_start = False
+    ours = not ray.is_initialized()
+    with _only_python_on_stderr() if ours else nullcontext():
+        if ours:
+            _start(address)
+        try:
+            yield
+        finally:
+            context.enable_progress_bars, context.print_on_execution_start = before
+            if ours:
+                ray.shutdown()
+
+
+def _start(address: str | None) -> None:
+    try:
+        ray.init(address, configure_logging=False, log_to_driver=False, include_dashboard=False)
+    except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+        where = f"no Ray cluster answers at {address}" if address else "Ray can't be started here"
+        raise BadOption(f"{where} ({_first_line(error)}): see `ray status`, or leave --engine out") from None
+
+
+@contextmanager
+def _only_python_on_stderr() -> Iterator[None]:
+    """Keep what Ray's C++ parts write past Python off the terminal; its errors also come as exceptions."""
+    before, kept = sys.stderr, os.dup(2)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        with open(kept, "w", encoding=before.encoding, errors="backslashreplace", buffering=1) as screen:
+            os.dup2(nothing, 2)
+            sys.stderr = screen
+            try:
+                yield
+            finally:
+                screen.flush()
+                os.dup2(kept, 2)
+    finally:
+        sys.stderr = before
+        os.close(nothing)
+
+
+def placed(count: int | None, gpus: float | None) -> Workers:
+    """The workers that were asked for, or as many as fit: one a GPU, or one for four CPUs without any.
+
+    Raises `BadOption` for what the cluster can never hold, where Ray would wait for ever.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus = int(sum(node.get("CPU", 0) for node in nodes))
+    there = sum(node.get("GPU", 0) for node in nodes)
+    if cpus < 1:
+        raise BadOption("the Ray cluster has no CPU to work with: see `ray status`")
+    share = gpus if gpus is not None else float(bool(there))
+    if share:
+        most = sum(math.floor(node.get("GPU", 0) / share + 1e-9) for node in nodes)
+        why = f"the Ray cluster has {there:g} GPUs"
+    else:
+        most, why = cpus, f"the Ray cluster has {cpus} CPUs"
+    wanted = count or (most if share else max(1, cpus // CPUS_A_WORKER))
+    if wanted > most or not most:
+        asked = f"{wanted or 1} workers" + (f" with {share:g} GPUs each" if share else "")
+        raise BadOption(
+            f"{why}, which is not enough for {asked}: ask for at most {most} with --workers, or for fewer "
+            "GPUs with --gpus-per-worker"
+        )
+    largest = max(node.get("CPU", 0) for node in nodes)
+    each = min(MOST_OF_A_CPU, max(0.0, largest - 1) / wanted)
+    return Workers(wanted, math.floor(100 * each) / 100, share, max(1, cpus // wanted))
+
+
+def said(error: BaseException) -> str:
+    """One line of what Ray says of an error: its innermost cause, without the trace of a worker."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _first_line(error.cause if isinstance(error, ray.exceptions.RayTaskError) else error)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,394 @@
+"""Prompt lists on Ray: the same outcomes as on one machine, whichever worker dies, wherever it stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lenses
+from lenses import aggregates, parts, prompts, registry, report
+from lenses.errors import BadOption, BadPromptFile, BadRun, LensesError, UnknownModel
+from lenses.findings import COLUMNS, gathered
+from lenses.methods.ig_lens import IGLens
+from lenses.progress import finish
+from lenses.report.making import computing
+from lenses.store import Store, settings
+from tests import tiny
+
+ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'lensledger[ray]'")
+
+from lenses.distributed import cluster, making, sources, watching  # noqa: E402
+from lenses.distributed.board import Board, State  # noqa: E402
+from lenses.distributed.making import Asked, running  # noqa: E402
+
+COUNT = 40
+LINES = [
+    f"{' '.join(f'w{3 + (k * 7 + j) % 60}' for j in range(1 + k % 5))},{['', 'w5'][k % 2]},g{k % 3},n{k}"
+    for k in range(COUNT - 2)
+]
+HEADER = "prompt,target,group,note"
+LIST = "\n".join([HEADER, *LINES, "w3,nosuch,,", ",w5,,"]) + "\n"
+"""The last two rows fail, each by its own fault."""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> str:
+    return str(tiny.save("llama", tmp_path_factory.mktemp("model")))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _session():
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
+    ray.init(num_cpus=2, configure_logging=False, log_to_driver=False, include_dashboard=False)
+    with cluster.joined(None):
+        yield
+    ray.shutdown()
+
+
+def listed(text: str = LIST) -> prompts.PromptList:
+    return prompts.read(text.encode(), "list.csv")
+
+
+def asked(model: str, lists=None, names=("ig-lens", "dla"), **options) -> Asked:
+    chosen = tuple(registry.get(name) if isinstance(name, str) else name for name in names)
+    return Asked(lists or listed(), model, chosen, True, **{"workers": 2, "batch_size": 4, **options})
+
+
+def local(folder: Path, model: str, found=None, resume: bool = False) -> Store:
+    """The same list by this process."""
+    decoder, found = lenses.load(model), found or listed()
+    chosen = [registry.get("ig-lens"), registry.get("dla")]
+    with Store(folder, settings(decoder, found, chosen), found.rows) as store:
+        for _ in computing(decoder, store, chosen, resume=resume, batch_size=4):
+            pass
+    return store
+
+
+def computed(folder: Path) -> list[int]:
+    """The rows that the parts hold."""
+    return [
+        row for path in (folder / "parts").glob("*.parquet") for row in pq.read_table(path)["row"].to_pylist()
+    ]
+
+
+def outcomes(folder: Path, found=None) -> list:
+    return list(Store(folder, {}, (found or listed()).rows).outcomes())
+
+
+def assert_same(some, others) -> None:
+    """The same failures, and every value within the roundings of other batches."""
+    assert [(one.row.row, one.failure) for one in some] == [(one.row.row, one.failure) for one in others]
+    for one, other in zip(some, others, strict=True):
+        if one.comparison is None:
+            continue
+        assert one.comparison.target == other.comparison.target
+        assert abs(one.comparison.probability - other.comparison.probability) <= 1e-5
+        for left, right in zip(one.comparison.results, other.comparison.results, strict=True):
+            assert left.attribution.lens == right.attribution.lens
+            assert np.abs(left.attribution.values - right.attribution.values).max() <= 1e-5
+
+
+@pytest.fixture(scope="module")
+def made(model, tmp_path_factory) -> tuple[Path, Path]:
+    """The folders of the same list by Ray and by this process."""
+    on_ray, here = tmp_path_factory.mktemp("ray"), tmp_path_factory.mktemp("here")
+    finish(making.making(asked(model), on_ray))
+    local(here, model)
+    return on_ray, here
+
+
+def test_every_row_comes_out_as_on_one_machine_and_once(made):
+    on_ray, here = made
+    assert Counter(computed(on_ray)) == Counter(range(1, COUNT + 1))
+    assert_same(outcomes(on_ray), outcomes(here))
+    assert [one.row.row for one in outcomes(on_ray) if one.failure] == [COUNT - 1, COUNT]
+
+
+def test_the_pages_numbers_are_those_of_one_machine(made, model):
+    on_ray, _ = made
+    settings = json.loads((on_ray / "run.json").read_text())
+    run = Store(on_ray, settings, listed().rows)
+    expected = aggregates.summarized(gathered(settings, run.outcomes()))
+    again = asked(model)
+    found = finish(making.making(again, on_ray, resume=True))
+    assert_summaries_agree(found, expected)
+    off = replace(found, counts=replace(found.counts, probable=found.counts.probable + 1))
+    with pytest.raises(AssertionError):
+        assert_summaries_agree(off, expected)
+
+
+def assert_summaries_agree(found, expected) -> None:
+    """Everything that a page shows, exactly but for the order in which numbers are added up."""
+    same = partial(pd.testing.assert_frame_equal, check_dtype=False, rtol=1e-12, atol=1e-15)
+    for name in ("asked", "failed", "missing", "probable", "model", "settings"):
+        assert getattr(found.counts, name) == getattr(expected.counts, name), name
+    assert found.counts.whole == pytest.approx(expected.counts.whole, nan_ok=True)
+    assert [lens.lens for lens in found.counts.lenses] == [lens.lens for lens in expected.counts.lenses]
+    for one, other in zip(found.counts.lenses, expected.counts.lenses, strict=True):
+        assert {k: n for k, n in one.verdicts.items() if n} == other.verdicts
+        assert (one.prompts, one.options, one.unit) == (other.prompts, other.options, other.unit)
+        assert (one.worst, one.median) == pytest.approx((other.worst, other.median), nan_ok=True)
+        same(found.bands[one.lens], expected.bands[one.lens])
+    assert (found.grouped, found.provenance) == (expected.grouped, expected.provenance)
+    assert list(found.notable) == list(expected.notable)
+    for why, frame in found.notable.items():
+        same(frame, expected.notable[why].reset_index(drop=True))
+    for name in ("onsets", "groups", "agreement"):
+        same(getattr(found, name).reset_index(drop=True), getattr(expected, name).reset_index(drop=True))
+    cells = [one.onset_groups.sort_values(["group", "depth"], ignore_index=True) for one in (found, expected)]
+    same(*cells)
+    for name in ("listed", "failures"):
+        frames = [getattr(one, name)[list(COLUMNS)].reset_index(drop=True) for one in (found, expected)]
+        same(*frames)
+
+
+def test_the_files_hold_every_row_and_value(made):
+    on_ray, here = made
+    assert (on_ray / "report.html").read_text().count('<tr id="row-') == COUNT
+    summed = pd.read_parquet(on_ray / "summary").sort_values("row")
+    assert summed["row"].tolist() == list(range(1, COUNT + 1))
+    assert summed["note"].tolist()[:3] == ["n0", "n1", "n2"]
+    report.write(here, Store(here, json.loads((here / "run.json").read_text()), listed().rows))
+    keys = ["row", "lens", "depth"]
+    left = pd.read_parquet(on_ray / "results").sort_values(keys, ignore_index=True)
+    right = pd.read_parquet(here / "results.parquet").sort_values(keys, ignore_index=True)
+    pd.testing.assert_frame_equal(left, right, check_dtype=False, rtol=0, atol=1e-5)
+
+
+def test_the_check_sees_a_value_that_is_off(made):
+    on_ray, here = outcomes(made[0]), outcomes(made[1])
+    on_ray[3].comparison.results[0].attribution.values[1] += 2e-5
+    with pytest.raises(AssertionError):
+        assert_same(on_ray, here)
+
+
+def test_a_run_goes_on_on_one_machine_and_the_other_way_round(made, model, tmp_path):
+    on_ray, here = made
+    before = sorted(path.name for path in (on_ray / "parts").iterdir())
+    local(on_ray, model, resume=True)
+    finish(running(asked(model), here, resume=True))
+    assert sorted(path.name for path in (on_ray / "parts").iterdir()) == before
+    assert Counter(computed(here)) == Counter(range(1, COUNT + 1))
+
+
+@dataclass(frozen=True)
+class Waiting(IGLens):
+    """A lens that takes its time, so that there is some to stop or kill a worker in."""
+
+    def attributing(self, decoder, trace, target):
+        time.sleep(0.1)
+        return super().attributing(decoder, trace, target)
+
+
+@dataclass(frozen=True)
+class Deadly(IGLens):
+    """A lens that ends its process at every prompt of three tokens that starts with w3."""
+
+    def attributing(self, decoder, trace, target):
+        if len(trace.ids) == 3 and int(trace.ids[0]) == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().attributing(decoder, trace, target)
+
+
+def workers() -> list[int]:
+    """The processes of this session's workers that have a model."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().startswith(b"ray::MapWorker(MapBatches(Explainer)") and _ours(path):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def _ours(path: Path) -> bool:
+    """Whether a process was started, through others, by this one."""
+    pid = int(path.parent.name)
+    while pid > 1:
+        if pid == os.getpid():
+            return True
+        pid = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
+    return False
+
+
+def test_a_worker_that_is_killed_loses_no_row_and_doubles_none(model, tmp_path):
+    killed = 0
+    for step in running(asked(model, names=[Waiting()]), tmp_path):
+        if not killed and step.done >= COUNT // 4:
+            killed = workers()[0]
+            os.kill(killed, signal.SIGKILL)
+    assert killed
+    assert "death" in step.text
+    assert Counter(computed(tmp_path)) == Counter(range(1, COUNT + 1))
+
+
+def test_a_row_that_kills_its_worker_each_time_is_a_failure_and_the_others_go_on(model, tmp_path):
+    lines = [HEADER, "w3 w4 w5,,,", *(f"w{k} w5 w6,,," for k in range(10, 20))]
+    found = listed("\n".join(lines))
+    finish(running(asked(model, found, [Deadly()], workers=1), tmp_path))
+    got = outcomes(tmp_path, found)
+    assert [one.row.row for one in got if one.failure] == [1]
+    assert "its worker died each time" in got[0].failure
+    assert got[0].passing  # so that --resume tries it again
+
+
+def test_a_run_that_is_stopped_goes_on_and_computes_no_row_twice(model, tmp_path):
+    one = asked(model, names=[Waiting()], workers=1)
+    work = running(one, tmp_path)
+    for step in work:
+        if step.done >= COUNT // 4:
+            break
+    work.close()
+    kept = computed(tmp_path)
+    assert COUNT // 4 <= len(kept) < COUNT
+    finish(running(one, tmp_path, resume=True))
+    assert Counter(computed(tmp_path)) == Counter(range(1, COUNT + 1))
+
+
+def test_a_run_goes_on_with_what_was_asked_only(made, model):
+    with pytest.raises(BadRun, match="add --resume"):
+        finish(running(asked(model), made[0]))
+    with pytest.raises(BadRun, match="its lenses dla is"):
+        finish(running(asked(model, names=["ig-lens"]), made[0], resume=True))
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """The list as several files of three kinds, and one that is no list."""
+    home = tmp_path / "lists"
+    (home / "b").mkdir(parents=True)
+    (home / "a.csv").write_text("\n".join([HEADER, *LINES[:10]]))
+    frame = [dict(zip(HEADER.split(","), line.split(","), strict=True)) for line in LINES[10:25]]
+    pq.write_table(pa.Table.from_pylist(frame), home / "b" / "b.parquet")
+    (home / "c.csv").write_text("\n".join([HEADER.replace(",", ";"), *LINES[25:]]).replace(",", ";"))
+    (home / "readme.md").write_text("no list")
+    return home
+
+
+def test_files_are_numbered_by_address_whichever_is_read_first(folder, model, tmp_path):
+    out = tmp_path / "out"
+    finish(running(asked(model, (str(folder),), workers=1), out))
+    whole = listed("\n".join([HEADER, *LINES]))
+    local(tmp_path / "here", model, whole)
+    assert_same(outcomes(out, whole), outcomes(tmp_path / "here", whole))
+
+
+def test_a_pattern_an_address_and_a_folder_name_the_same_files(folder):
+    def names(*given):
+        return [Path(path).relative_to(folder).as_posix() for path in sources.found(given)[1]]
+
+    assert names(str(folder)) == ["a.csv", "b/b.parquet", "c.csv"]
+    assert names(f"{folder}/*.csv") == ["a.csv", "c.csv"]
+    assert names(f"file://{folder}/*.csv") == ["a.csv", "c.csv"]
+    assert names(f"{folder}/*/*.parquet", f"{folder}/c.csv") == ["b/b.parquet", "c.csv"]
+    with pytest.raises(BadPromptFile, match="holds no prompt list"):
+        names(f"{folder}/*.xlsx")
+    with pytest.raises(BadPromptFile, match="no such file"):
+        names(str(folder / "nosuch"))
+
+
+def test_a_single_file_behind_a_pattern_is_the_run_of_that_file(folder, model):
+    files = sources.read([f"{folder}/a*"], prompts.AS_FOUND)
+    found = prompts.read((folder / "a.csv").read_bytes(), "a.csv")
+    assert files.about() == {
+        "name": "a.csv", "sha256": found.sha256, "rows": 10, "described": found.described()
+    }  # fmt: skip
+    assert files.manner == found.manner
+
+
+def test_a_file_that_cannot_be_read_is_named_before_anything_runs(folder, model, tmp_path):
+    (folder / "d.csv").write_text("")
+    with pytest.raises(BadPromptFile, match=r"d\.csv is empty"):
+        finish(running(asked(model, (str(folder),)), tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_cannot_be_loaded_is_one_sentence_and_leaves_no_folder(tmp_path):
+    with pytest.raises(UnknownModel, match="nosuch"):
+        finish(running(asked("nosuch"), tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_workers_that_do_not_see_the_folder_say_so(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(making, "TOKEN", ".another")  # as if the driver had written elsewhere
+    with pytest.raises(BadRun, match="choose a folder that all machines share"):
+        finish(running(asked(model), tmp_path / "out"))
+
+
+def test_what_the_cluster_can_never_hold_is_refused(model, tmp_path):
+    with pytest.raises(BadOption, match="has 2 CPUs, which is not enough for 3 workers"):
+        finish(running(asked(model, workers=3), tmp_path / "out"))
+    with pytest.raises(BadOption, match="has 0 GPUs"):
+        finish(running(asked(model, gpus=1.0), tmp_path / "out"))
+    assert cluster.placed(2, None) == cluster.Workers(2, 0.5, 0.0, 1)
+
+
+def test_a_list_without_a_good_row_is_refused(folder, model, tmp_path):
+    path = tmp_path / "bad.csv"
+    path.write_text("prompt,target\n,x\n")
+    with pytest.raises(LensesError, match="no row of it can be run"):
+        finish(running(asked(model, (str(path),)), tmp_path / "out"))
+
+
+def test_a_damaged_part_is_named(made, model, tmp_path):
+    shutil.copytree(made[0], tmp_path, dirs_exist_ok=True)
+    path = sorted((tmp_path / "parts").iterdir())[0]
+    path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(BadRun, match=f"{path.name} can't be read"):
+        finish(running(asked(model), tmp_path, resume=True))
+
+
+def test_a_run_that_is_quiet_says_what_it_waits_for():
+    two = cluster.Workers(2, 0.5, 0.0, 1)
+    assert watching.told(State(ready=2, quiet=59), two) == "explaining with 2 of 2 workers"
+    late = [
+        (State(ready=1, quiet=120), "waiting for Ray to place a worker of 0.5 CPUs"),
+        (State(ready=1, loading=1, quiet=120), "waiting for 1 worker to load the model"),
+        (State(ready=2, quiet=120, busy=[1, 65]), "waiting for the batches of rows 1, 65"),
+        (State(ready=2, quiet=120), "waiting for rows to be read"),
+    ]
+    for state, said in late:
+        assert f"nothing finished for 2 min: {said}" in watching.told(state, two)
+
+
+def test_the_board_tells_a_killer_from_bad_luck():
+    board = Board()
+    assert [board.begin(1), board.begin(1)] == [0, 1]
+    board.told(1, 5, ended=True)
+    assert board.begin(1) == 0  # it had come to its end
+    assert [board.alone(7), board.alone(7)] == [True, False]
+    assert [board.loading("w") for _ in range(4)] == [True, True, True, False]
+    assert board.ready("v", {"name": "a"}, ()) == board.ready("u", {"name": "b"}, ()) == {"name": "a"}
+    assert board.allowed() is None
+    assert board.state().deaths == 3
+    board.stop()
+    assert not board.told(1, 6)
+    assert board.allowed() == ()
+
+
+def test_parts_of_a_later_session_count(tmp_path):
+    found = listed()
+    store = Store(tmp_path, {}, found.rows)
+    store.parts.mkdir()
+    for number, reason in enumerate(["first", "second"]):
+        one = making.store.parts.read(found.rows[0], None)
+        parts.keep(
+            store.parts / f"000000-{store.free():06d}-000000001.parquet",
+            [type(one)(one.row, failure=reason, passing=True)],
+        )
+        assert store.free() == number + 1
+    assert store.one(1).failure == "second"
