@@ -64,6 +64,21 @@ with install_import_hook("lenses", "beartype.beartype"):
 typing.TYPE_CHECKING = False
 
 
+LONG = (
+    "test_ray",
+    "test_browser",
+    "test_report_browser",
+    "test_report_page",
+    "test_pages",
+    "test_dispatched",
+)
+"""Files that take minutes, each in one process: they go first, so that no process works alone at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
+
+
 @pytest.fixture(autouse=True)
 def _same_draws() -> None:
     torch.manual_seed(0)

@@ -26,6 +26,10 @@ def decoder():
     return Decoder(model, tiny.tokenizer(), "six")
 
 
+def said(found):
+    return ranked(found.validation, found.settings)
+
+
 class Run:
     def __init__(self, decoder, lenses) -> None:
         listed = prompts.read(LIST.encode(), "list.csv")
@@ -76,7 +80,7 @@ def test_the_page_shows_the_numbers_of_the_validation(run, found, tmp_path):
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Do the methods find the blocks that matter?" in text
     assert "at all positions" in text
-    line = ranked(found).rows[0]
+    line = said(found).rows[0]
     mean = found.validation.rows.iloc[0]["spearman"]
     assert line["ρ"].startswith(f"{mean:.2f}".replace("-", "−"))
     assert f'<td class="n">{line["ρ"]}</td>' in text
@@ -85,7 +89,7 @@ def test_the_page_shows_the_numbers_of_the_validation(run, found, tmp_path):
 
 def test_where_blocks_were_skipped_is_said(decoder):
     last = Run(decoder, [registry.get("ig-lens"), registry.get("ablation", positions="last")])
-    assert ranked(gathered(last.settings, last.outcomes())).where == "where the word is predicted"
+    assert said(gathered(last.settings, last.outcomes())).where == "where the word is predicted"
 
 
 UNFIT = {
@@ -103,7 +107,7 @@ def test_what_scores_no_single_block_has_no_section(case, decoder):
     alone = Run(decoder, chosen)
     found = gathered(alone.settings, alone.outcomes())
     assert found.scores is None
-    assert ranked(found) is None
+    assert said(found) is None
 
 
 def test_a_method_that_was_left_out_of_a_prompt_has_no_number_there(run):

@@ -26,6 +26,7 @@ from lenses.methods.ig_lens import IGLens
 from lenses.progress import finish
 from lenses.report.making import computing
 from lenses.store import Store, settings
+from lenses.summary import Summary
 from tests import tiny
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'lensledger[ray]'")
@@ -52,7 +53,10 @@ def model(tmp_path_factory) -> str:
 @pytest.fixture(scope="module", autouse=True)
 def _session():
     os.environ["PYTHONPATH"] = str(Path(__file__).parent.parent)
-    ray.init(num_cpus=2, configure_logging=False, log_to_driver=False, include_dashboard=False)
+    ray.init(
+        num_cpus=2, configure_logging=False, log_to_driver=False, include_dashboard=False,
+        _system_config={"worker_niceness": 0},  # else its processes wait for those of other tests
+    )  # fmt: skip
     with cluster.joined(None):
         yield
     ray.shutdown()
@@ -102,12 +106,18 @@ def assert_same(some, others) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(model, tmp_path_factory) -> tuple[Path, Path]:
+def summed(model, tmp_path_factory) -> tuple[Path, Summary]:
+    """The folder of a list that was run by two workers, and what it came to."""
+    folder = tmp_path_factory.mktemp("ray")
+    return folder, finish(making.making(asked(model), folder))
+
+
+@pytest.fixture(scope="module")
+def made(summed, model, tmp_path_factory) -> tuple[Path, Path]:
     """The folders of the same list by Ray and by this process."""
-    on_ray, here = tmp_path_factory.mktemp("ray"), tmp_path_factory.mktemp("here")
-    finish(making.making(asked(model), on_ray))
+    here = tmp_path_factory.mktemp("here")
     local(here, model)
-    return on_ray, here
+    return summed[0], here
 
 
 def test_every_row_comes_out_as_on_one_machine_and_once(made):
@@ -117,13 +127,11 @@ def test_every_row_comes_out_as_on_one_machine_and_once(made):
     assert [one.row.row for one in outcomes(on_ray) if one.failure] == [COUNT - 1, COUNT]
 
 
-def test_the_pages_numbers_are_those_of_one_machine(made, model):
-    on_ray, _ = made
+def test_the_pages_numbers_are_those_of_one_machine(summed):
+    on_ray, found = summed
     settings = json.loads((on_ray / "run.json").read_text())
     run = Store(on_ray, settings, listed().rows)
     expected = aggregates.summarized(gathered(settings, run.outcomes()))
-    again = asked(model)
-    found = finish(making.making(again, on_ray, resume=True))
     assert_summaries_agree(found, expected)
     off = replace(found, counts=replace(found.counts, probable=found.counts.probable + 1))
     with pytest.raises(AssertionError):
@@ -186,7 +194,7 @@ def test_a_run_goes_on_on_one_machine_and_the_other_way_round(made, model, tmp_p
 
 @dataclass(frozen=True)
 class Waiting(IGLens):
-    """A lens that takes its time, so that there is some to stop or kill a worker in."""
+    """A lens that takes its time, so that there is some to stop it in."""
 
     def attributing(self, decoder, trace, target):
         time.sleep(0.1)
@@ -203,60 +211,17 @@ class Deadly(IGLens):
         return super().attributing(decoder, trace, target)
 
 
-def workers() -> list[int]:
-    """The processes of this session's workers that have a model."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().startswith(b"ray::MapWorker(MapBatches(Explainer)") and _ours(path):
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
-def _ours(path: Path) -> bool:
-    """Whether a process was started, through others, by this one."""
-    pid = int(path.parent.name)
-    while pid > 1:
-        if pid == os.getpid():
-            return True
-        pid = int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-    return False
-
-
-def test_a_worker_that_is_killed_loses_no_row_and_doubles_none(model, tmp_path):
-    killed = 0
-    for step in running(asked(model, names=[Waiting()]), tmp_path):
-        if not killed and step.done >= COUNT // 4:
-            killed = workers()[0]
-            os.kill(killed, signal.SIGKILL)
-    assert killed
-    assert "death" in step.text
-    assert Counter(computed(tmp_path)) == Counter(range(1, COUNT + 1))
-
-
-def test_a_row_that_kills_its_worker_each_time_is_a_failure_and_the_others_go_on(model, tmp_path):
+def test_a_death_loses_no_row_and_doubles_none_and_a_row_that_kills_each_time_is_a_failure(model, tmp_path):
     lines = [HEADER, "w3 w4 w5,,,", *(f"w{k} w5 w6,,," for k in range(10, 20))]
     found = listed("\n".join(lines))
-    finish(running(asked(model, found, [Deadly()], workers=1), tmp_path))
+    for step in running(asked(model, found, [Deadly()], workers=1), tmp_path):
+        last = step
+    assert "3 deaths made good" in last.text
+    assert Counter(computed(tmp_path)) == Counter(range(1, len(lines)))
     got = outcomes(tmp_path, found)
     assert [one.row.row for one in got if one.failure] == [1]
     assert "its worker died each time" in got[0].failure
     assert got[0].passing  # so that --resume tries it again
-
-
-def test_a_run_that_is_stopped_goes_on_and_computes_no_row_twice(model, tmp_path):
-    one = asked(model, names=[Waiting()], workers=1)
-    work = running(one, tmp_path)
-    for step in work:
-        if step.done >= COUNT // 4:
-            break
-    work.close()
-    kept = computed(tmp_path)
-    assert COUNT // 4 <= len(kept) < COUNT
-    finish(running(one, tmp_path, resume=True))
-    assert Counter(computed(tmp_path)) == Counter(range(1, COUNT + 1))
 
 
 def test_a_run_goes_on_with_what_was_asked_only(made, model):
@@ -279,9 +244,18 @@ def folder(tmp_path) -> Path:
     return home
 
 
-def test_files_are_numbered_by_address_whichever_is_read_first(folder, model, tmp_path):
-    out = tmp_path / "out"
-    finish(running(asked(model, (str(folder),), workers=1), out))
+def test_files_are_numbered_by_address_and_a_run_that_is_stopped_computes_no_row_twice(
+    folder, model, tmp_path
+):
+    out, one = tmp_path / "out", asked(model, (str(folder),), [Waiting(), registry.get("dla")], workers=1)
+    work = running(one, out)
+    for step in work:
+        if step.done >= COUNT // 4:
+            break
+    work.close()
+    assert COUNT // 4 <= len(computed(out)) < len(LINES)
+    finish(running(one, out, resume=True))
+    assert Counter(computed(out)) == Counter(range(1, len(LINES) + 1))
     whole = listed("\n".join([HEADER, *LINES]))
     local(tmp_path / "here", model, whole)
     assert_same(outcomes(out, whole), outcomes(tmp_path / "here", whole))

@@ -168,7 +168,7 @@ def _bands(found: Lines) -> tuple[dict[str, pd.DataFrame], dict[str, float]]:
         Mean("value", alias_name="mean"), Quantile("value", 0.25, alias_name="low"),
         Quantile("value", 0.5, alias_name="middle"), Quantile("value", 0.75, alias_name="high"),
     )  # fmt: skip
-    frame = made.to_pandas().sort_values("depth")
+    frame = _plain(made.to_pandas()).sort_values("depth")
     gaps = frame[frame["depth"] == GAP].set_index("lens")["middle"]
     bands = {}
     for name, about in found.about.items():
@@ -269,7 +269,18 @@ def _frame(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
 
 def _frames(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
     picked = lines.map_batches(pick, batch_size=None, batch_format="pandas")
-    return pd.concat(picked.iter_batches(batch_size=None, batch_format="pandas"), ignore_index=True)
+    frames = picked.iter_batches(batch_size=None, batch_format="pandas")
+    return _plain(pd.concat(frames, ignore_index=True))
+
+
+def _plain(frame: pd.DataFrame) -> pd.DataFrame:
+    """Numbers as NumPy has them, and not Arrow, where one that is missing is another thing than no number."""
+    floats = {
+        name: column.to_numpy(dtype=float, na_value=math.nan)
+        for name, column in frame.items()
+        if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "f"
+    }
+    return frame.assign(**{str(name): values for name, values in floats.items()})
 
 
 def _most(lines: pd.DataFrame, column: str, largest: bool) -> pd.DataFrame:

@@ -223,8 +223,8 @@ def test_charts_table_and_comparison_are_downloaded_whole(visit, smol):
     expect(page.locator(".ll-headline")).to_have_text(headline(compared))
 
 
-def test_two_visitors_with_twenty_prompts_each_get_their_own_numbers(visit, smol):
-    countries = ["France", "Italy", "Japan", "Spain", "Egypt", "Peru", "Kenya", "India", "Cuba", "Chile"]
+def test_two_visitors_with_eight_prompts_each_get_their_own_numbers(visit, smol):
+    countries = ["France", "Italy", "Japan", "Spain"]
     prompts = [f"The {what} of {country} is" for what in ("capital", "language") for country in countries]
     pages = [visit().open(f"/?lenses={QUICK[0]}") for _ in range(2)]
     expected = {prompt: own(smol, prompt, lenses=QUICK[:1]) for prompt in prompts}

@@ -179,7 +179,7 @@ def test_who_lost_most_is_the_largest_fall_among_the_likeliest(mapped):
 
 
 def test_more_than_5000_cells_are_drawn_whole():
-    decoder = tiny.decoder("mamba")
+    decoder = tiny.decoder("llama")
     prompt = tokens.encode(decoder.tokenizer, "w3 w17 " * 900)
     found = finish(mapping(decoder, prompt, registry.get("ig-lens")))
     spec = charts.spec(charts.heat(found))
