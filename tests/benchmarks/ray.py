@@ -1,6 +1,6 @@
 """Prompt lists on Ray beside this process alone: rows per second of both, the same numbers, and a death.
 
-    python -m tests.benchmarks.ray ROWS [--workers N] [--out FOLDER] [--lens NAME ...]
+    python -m tests.benchmarks.ray ROWS [--model NAME] [--workers N] [--out FOLDER] [--lens NAME ...]
 
 Makes ROWS prompts out of the lists that come along, each with a running number before it; explains a sample
 of at most 500 in this process, then all on Ray, where one worker is killed in the middle; says how many
@@ -27,6 +27,7 @@ import torch
 
 import lenses
 from lenses import batch, parts, prompts, registry
+from lenses.catalog import DEFAULT
 from lenses.distributed import cluster
 from lenses.distributed.making import Asked, running
 
@@ -76,6 +77,7 @@ def on_ray(asked: Asked, folder: Path, count: int) -> float:
 def main() -> None:
     asked = argparse.ArgumentParser()
     asked.add_argument("rows", type=int)
+    asked.add_argument("--model", default=DEFAULT)
     asked.add_argument("--workers", type=int, default=2)
     asked.add_argument("--out", type=Path, default=None)
     asked.add_argument("--lens", action="append", default=None)
@@ -83,7 +85,7 @@ def main() -> None:
     folder = given.out or Path(tempfile.mkdtemp(prefix="ray-benchmark-"))
     found, names = made(given.rows), given.lens or ["ig-lens"]
     chosen = tuple(registry.get(name) for name in names)
-    decoder = lenses.load()
+    decoder = lenses.load(given.model)
     torch.set_num_threads(os.cpu_count() or 1)
     sample = found.rows[:: max(1, len(found.rows) // SAMPLE)][:SAMPLE]
     list(batch.run(decoder, sample[:8], chosen))  # warm
@@ -96,7 +98,7 @@ def main() -> None:
     del decoder
     with cluster.joined(None):
         rate = on_ray(
-            Asked(found, "smollm2-135m", chosen, True, workers=given.workers), folder, given.rows
+            Asked(found, given.model, chosen, True, workers=given.workers), folder, given.rows
         )  # fmt: skip
     print(f"Ray, {given.workers} workers: {rate:.2f} rows/s; {rate / here:.2f} × this process")
     rows = [

@@ -85,6 +85,7 @@ class Session:
     def __init__(self, page: Page, address: str, number: int, truth: Truth, told: Told) -> None:
         self.page, self.address, self.number, self.truth, self.told = page, address, number, truth, told
         self.draw, self.prompt, self.lists = random.Random(number), PROMPTS[number], 0
+        self.word: str | None = None  # that was typed last: it stays when the prompt changes
         page.set_default_timeout(WAIT)
         page.on("pageerror", lambda error: told.faults.append(f"session {number}: {error}"))
 
@@ -111,15 +112,15 @@ class Session:
         self.prompt = self.draw.choice([prompt for prompt in PROMPTS if prompt != self.prompt])
         await self.page.get_by_role("textbox", name="Prompt").fill(self.prompt)
         await self.page.get_by_role("button", name="Run").click()
-        await self._says(None)
+        await self._says()
 
     async def a_word(self) -> None:
         """Another word for the prompt that is there."""
         await self._compare()
         box = self.page.get_by_role("textbox", name="… or type one")
-        word = self.draw.choice([word for word in WORDS if word != await box.input_value()])
-        await box.fill(word)
-        await self._says(word)
+        self.word = self.draw.choice([word for word in WORDS if word != self.word])
+        await box.fill(self.word)
+        await self._says()
 
     async def a_map(self) -> None:
         """The map of another prompt, in a tab of its own, as a link opens it."""
@@ -147,8 +148,10 @@ class Session:
         await page.wait_for_selector(f"text=adds up exactly in {LISTED} of {LISTED} prompts")
         async with page.expect_download() as waiting:
             await page.get_by_role("button", name="summary.csv").click()
-        path = await (await waiting.value).path()
-        lines = list(csv.DictReader(io.StringIO(Path(path).read_text(encoding="utf-8-sig"))))
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            await (await waiting.value).save_as(path)
+            lines = list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8-sig"))))
         for prompt, line in zip(prompts, lines, strict=True):
             expected = self.truth.probabilities[prompt]
             if line["prompt"] != prompt or abs(float(line["probability"]) - expected) > 1e-5:
@@ -159,9 +162,9 @@ class Session:
         """The visitor never left the page that compares."""
         await self.page.bring_to_front()
 
-    async def _says(self, word: str | None) -> None:
+    async def _says(self) -> None:
         """The headline becomes the library's; what it is instead, at the end, is a wrong number."""
-        expected = self.truth.headlines[self.prompt, word]
+        expected = self.truth.headlines[self.prompt, self.word]
         shown = self.page.locator(".ll-headline")
         try:
             await expect(shown).to_have_text(expected, timeout=WAIT)
