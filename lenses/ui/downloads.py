@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
+
+from lenses.ui.saving import offer
 
 MIME = {
     ".html": "text/html", ".json": "application/json", ".csv": "text/csv",
@@ -20,23 +23,15 @@ def downloads(folder: Path, files: Sequence[str], what: str = "report") -> None:
     """A button a file, the page for everybody first."""
     first, *others = files
     columns = st.columns([2, *[1] * len(files)])
-    columns[0].download_button(
-        f"The {what} as one HTML file", data=lambda: (folder / first).read_bytes(), file_name=first,
-        mime=MIME[".html"], key=f"save-{what}", type="primary", width="stretch", on_click="ignore",
+    read = {name: (folder / name).read_bytes for name in files}
+    offer(
+        columns[0], f"The {what} as one HTML file", read[first], first, MIME[".html"], f"save-{what}",
+        type="primary",
     )  # fmt: skip
     for column, name in zip(columns[1:], others, strict=False):
-        column.download_button(
-            name, data=_bytes(folder / name), file_name=name, mime=MIME[Path(name).suffix],
-            key=f"save-{name}", width="stretch", on_click="ignore",
-        )  # fmt: skip
-    columns[-1].download_button(
-        "All as ZIP", data=lambda: _zip(folder, files), file_name=f"{what}.zip", mime="application/zip",
-        key="save-zip", width="stretch", on_click="ignore",
-    )  # fmt: skip
-
-
-def _bytes(path: Path) -> Callable[[], bytes]:
-    return path.read_bytes
+        offer(column, name, read[name], name, MIME[Path(name).suffix], f"save-{name}")
+    packed = partial(_zip, folder, files)
+    offer(columns[-1], "All as ZIP", packed, f"{what}.zip", "application/zip", "save-zip")
 
 
 def _zip(folder: Path, files: Sequence[str]) -> bytes:

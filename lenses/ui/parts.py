@@ -13,6 +13,7 @@ from lenses import charts, tables
 from lenses.onset import Name
 from lenses.receipt import place
 from lenses.ui.drawing import draw
+from lenses.ui.saving import offer
 from lenses.ui.text import small
 
 if TYPE_CHECKING:
@@ -80,18 +81,13 @@ def take_away(answer: Answer, rule: Name) -> None:
     chart, title = pictures[name], f"{name} — {answer.comparison.model['name']}"
     columns = st.columns(4)
     for column, kind in zip(columns, ("png", "svg"), strict=False):
-        column.download_button(
-            f"Chart as {kind.upper()}", data=_picture(chart, kind, title), file_name=f"{_file(name)}.{kind}",
-            mime="image/png" if kind == "png" else "image/svg+xml", key=f"save-{kind}", width="stretch",
-            on_click="ignore",
-        )  # fmt: skip
-    columns[2].download_button(
-        "Table as CSV", data=partial(_csv, answer.comparison),
-        file_name="lenses.csv", mime="text/csv", key="save-csv", width="stretch", on_click="ignore",
-    )  # fmt: skip
-    columns[3].download_button(
-        "Comparison as JSON", data=partial(_json, answer.comparison), file_name="lenses.json",
-        mime="application/json", key="save-json", width="stretch", on_click="ignore",
+        mime, picture = {"png": "image/png", "svg": "image/svg+xml"}[kind], _picture(chart, kind, title)
+        offer(column, f"Chart as {kind.upper()}", picture, f"{_file(name)}.{kind}", mime, f"save-{kind}")
+    found = answer.comparison
+    offer(columns[2], "Table as CSV", partial(_csv, found), "lenses.csv", "text/csv", "save-csv")
+    offer(
+        columns[3], "Comparison as JSON", partial(_json, found), "lenses.json", "application/json",
+        "save-json",
     )  # fmt: skip
     small("The address of this page holds the model, the prompt, the word and all options: send it to share.")
 
