@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -13,27 +12,11 @@ from streamlit.testing.v1 import AppTest
 
 from lenses.ui import models
 from lenses.ui.answers import jobs
-from lenses.ui.jobs import Jobs
 from lenses.ui.runs import estimates, queue
 from tests import tiny
 
 HOME = Path(__file__).parent.parent.parent
 SOON = 120.0
-BEGUN: list[object] = []
-"""Every job that was put in a line in this process, so that a page at rest is known by starting none."""
-
-
-def _counted(enter: Callable[..., None]) -> Callable[..., None]:
-    def entering(self: Jobs, key: object, work: object) -> None:
-        before = len(self._jobs)
-        enter(self, key, work)
-        if len(self._jobs) > before:
-            BEGUN.append(key)
-
-    return entering
-
-
-Jobs._enter = _counted(Jobs._enter)
 
 
 def app(page: str = "compare", **query: str) -> AppTest:
@@ -55,15 +38,19 @@ def app(page: str = "compare", **query: str) -> AppTest:
 
 
 def settle(at: AppTest) -> AppTest:
-    """Run until nothing is loading or being computed, and the page shows what came of it."""
+    """Run until nothing is loading or being computed."""
+    before = None
     for _ in range(12):
-        lines = (models.loader(), jobs(), queue(), estimates())
-        begun, going = len(BEGUN), not all(line.idle(0.0) for line in lines)
         at.run()
         assert not at.exception, at.exception[0].value
-        if not going and len(BEGUN) == begun:
+        assert models.loader().idle(SOON)
+        assert jobs().idle(SOON)
+        assert queue().idle(SOON)
+        assert estimates().idle(SOON)
+        now = [element.proto.body for element in at.html]
+        if now == before:
             return at
-        assert all(line.idle(SOON) for line in lines)
+        before = now
     raise AssertionError("the page never came to rest")
 
 
