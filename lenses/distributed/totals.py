@@ -24,6 +24,7 @@ from lenses.aggregates import FAILURES, GROUPS, NOTABLE, ROWS
 from lenses.attribution import Claim, Unit
 from lenses.distributed import flat
 from lenses.distributed.flat import VERDICTS
+from lenses.distributed.frames import by_row, picked, plain
 from lenses.progress import Progress
 from lenses.summary import Counts, LensSummary, Summary
 
@@ -99,8 +100,8 @@ def summary(found: Lines) -> Generator[Progress, None, Summary]:
     yield Progress("ranking the rows")
     notable = _notable(found)
     kept = {int(row) for frame in notable.values() for row in frame["row"]}
-    listed = _frame(found.lines, partial(_listed, kept=kept, speaking=speaking))
-    failures = _frame(found.lines, partial(_failures, speaking=speaking)).head(FAILURES)
+    listed = by_row(found.lines, partial(_listed, kept=kept, speaking=speaking))
+    failures = by_row(found.lines, partial(_failures, speaking=speaking)).head(FAILURES)
     yield Progress("finding the quartiles at every depth")
     bands, medians = _bands(found)
     titles = {name: found.about[name]["title"] for name in names}
@@ -125,7 +126,7 @@ def _totals(found: Lines) -> dict[str, Any]:
     means += [f"against:{found.speaking}"] if found.speaking else []
     counts = ["failed", "missing", "probable", *(f"{v}:{name}" for v in VERDICTS for name in names)]
     sizes = [f"size:{name}" for name in names]
-    blocks = _frames(found.lines, partial(_of_block, counts=counts, means=means, sizes=sizes))
+    blocks = picked(found.lines, partial(_of_block, counts=counts, means=means, sizes=sizes))
     total: dict[str, Any] = {name: int(blocks[name].sum()) for name in ("rows", *counts)}
     for name in means:
         known = blocks[f"known:{name}"].sum()
@@ -168,7 +169,7 @@ def _bands(found: Lines) -> tuple[dict[str, pd.DataFrame], dict[str, float]]:
         Mean("value", alias_name="mean"), Quantile("value", 0.25, alias_name="low"),
         Quantile("value", 0.5, alias_name="middle"), Quantile("value", 0.75, alias_name="high"),
     )  # fmt: skip
-    frame = _plain(made.to_pandas()).sort_values("depth")
+    frame = plain(made.to_pandas()).sort_values("depth")
     gaps = frame[frame["depth"] == GAP].set_index("lens")["middle"]
     bands = {}
     for name, about in found.about.items():
@@ -197,8 +198,8 @@ def _onsets(found: Lines) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, int
         Mean("probability", alias_name="probability"), Mean("against", alias_name="against"),
         ValueCounter("depth", alias_name="depths"),
     ).materialize()  # fmt: skip
-    histogram = _histogram(_frames(groups, _depths))
-    largest = _frames(groups, _largest)
+    histogram = _histogram(picked(groups, _depths))
+    largest = picked(groups, _largest)
     columns = ["group", "prompts", "probability", "low", "onset", "high", "against"]
     if largest.empty:
         empty = pd.DataFrame(columns=["group", "depth", "prompts", "part"])
@@ -255,32 +256,11 @@ def _notable(found: Lines) -> dict[str, pd.DataFrame]:
     asked.append(("Biggest disagreement between methods", "disagreement", False))
     made = {}
     for why, column, largest in asked:
-        frame = _frame(found.lines, partial(_most, column=column, largest=largest))
+        frame = by_row(found.lines, partial(_most, column=column, largest=largest))
         frame = frame.sort_values(["measure", "row"], ascending=[not largest, True]).head(NOTABLE)
         if len(frame):
             made[why] = frame.reset_index(drop=True)
     return made
-
-
-def _frame(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
-    """What is picked of each block, together, by row: `pick` takes few of them."""
-    return _frames(lines, pick).sort_values("row", kind="stable").reset_index(drop=True)
-
-
-def _frames(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
-    picked = lines.map_batches(pick, batch_size=None, batch_format="pandas")
-    frames = picked.iter_batches(batch_size=None, batch_format="pandas")
-    return _plain(pd.concat(frames, ignore_index=True))
-
-
-def _plain(frame: pd.DataFrame) -> pd.DataFrame:
-    """Numbers as NumPy has them, and not Arrow, where one that is missing is another thing than no number."""
-    floats = {
-        name: column.to_numpy(dtype=float, na_value=math.nan)
-        for name, column in frame.items()
-        if isinstance(column.dtype, pd.ArrowDtype) and column.dtype.kind == "f"
-    }
-    return frame.assign(**{str(name): values for name, values in floats.items()})
 
 
 def _most(lines: pd.DataFrame, column: str, largest: bool) -> pd.DataFrame:
