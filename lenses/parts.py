@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ def table(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 def write(path: Path, data: bytes) -> None:
     """The whole file or none of it, also after a loss of power."""
-    waiting = path.with_suffix(".tmp")
+    # Of its own name: a worker that was given up for dead may still be writing the same part.
+    waiting = path.with_suffix(f".{uuid.uuid4().hex}.tmp")
     with open(waiting, "wb") as file:
         file.write(data)
         file.flush()

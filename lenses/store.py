@@ -51,12 +51,16 @@ def asked(
     """`settings` of a model as `comparison.describe` tells it, and of a list as `about` does."""
     return {
         "schema": SCHEMA,
-        "file": file,
-        "read as": dataclasses.asdict(manner),
+        **listing(file, manner),
         "model": {name: model[name] for name in ("name", "source", "revision", "dtype")},
         "lenses": {lens.name: json.loads(json.dumps(lens.options)) for lens in lenses},
         "software": {"lenses": versions()["lenses"]},
     }
+
+
+def listing(file: dict[str, Any], manner: Manner) -> dict[str, Any]:
+    """The part of them that is of the list alone."""
+    return {"file": file, "read as": dataclasses.asdict(manner)}
 
 
 class Store:

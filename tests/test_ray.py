@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from lenses import aggregates, parts, prompts, registry, report
 from lenses.errors import BadOption, BadPromptFile, BadRun, LensesError, UnknownModel
 from lenses.findings import COLUMNS, gathered
 from lenses.methods.ig_lens import IGLens
-from lenses.progress import finish
+from lenses.progress import Progress, finish
 from lenses.report.making import computing
 from lenses.store import Store, settings
 from lenses.summary import Summary
@@ -31,8 +32,10 @@ from tests import tiny
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'lensledger[ray]'")
 
-from lenses.distributed import cluster, making, sources, watching  # noqa: E402
+from lenses.distributed import cluster, making, sources, totals, watching  # noqa: E402
+from lenses.distributed import folder as folders  # noqa: E402
 from lenses.distributed.board import Board, State  # noqa: E402
+from lenses.distributed.folder import held  # noqa: E402
 from lenses.distributed.making import Asked, running  # noqa: E402
 
 COUNT = 40
@@ -71,10 +74,10 @@ def asked(model: str, lists=None, names=("ig-lens", "dla"), **options) -> Asked:
     return Asked(lists or listed(), model, chosen, True, **{"workers": 2, "batch_size": 4, **options})
 
 
-def local(folder: Path, model: str, found=None, resume: bool = False) -> Store:
+def local(folder: Path, model: str, found=None, resume: bool = False, names=("ig-lens", "dla")) -> Store:
     """The same list by this process."""
     decoder, found = lenses.load(model), found or listed()
-    chosen = [registry.get("ig-lens"), registry.get("dla")]
+    chosen = [registry.get(name) for name in names]
     with Store(folder, settings(decoder, found, chosen), found.rows) as store:
         for _ in computing(decoder, store, chosen, resume=resume, batch_size=4):
             pass
@@ -163,6 +166,36 @@ def assert_summaries_agree(found, expected) -> None:
         same(*(frame.astype(object).where(frame.notna(), None) for frame in frames))
 
 
+@pytest.mark.parametrize(
+    ("lines", "names"),
+    [
+        (["w3 w4 w5,,,", "w4 w5,w6,,"], ["ig-lens"]),  # no failure, no group, nothing to disagree with
+        (["w3 w4 w5,nosuch,g,", "w4 w5,nosuch,,"], ["ig-lens", "dla"]),  # no row that is explained
+        (["w3 w4 w5,,g,"], ["dla"]),  # no ledger of probability, so no onset
+    ],
+)
+def test_the_pages_numbers_are_those_of_one_machine_also_where_there_is_nothing_of_a_kind(
+    lines, names, model, tmp_path
+):
+    found = listed("\n".join([HEADER, *lines]))
+    run = local(tmp_path, model, found, names=names)
+    with held(tmp_path) as (_, seen):
+        rows = sources.of_list(found.rows, making.NONE, 1)
+        summed = finish(totals.summary(totals.lines(rows, seen, run.settings)))
+    assert_summaries_agree(summed, aggregates.summarized(gathered(run.settings, run.outcomes())))
+
+
+def test_rows_that_no_part_holds_are_no_part_of_any_mean(made, tmp_path):
+    shutil.copytree(made[1], tmp_path, dirs_exist_ok=True)
+    next((tmp_path / "parts").iterdir()).unlink()
+    settings = json.loads((tmp_path / "run.json").read_text())
+    rows = sources.of_list(listed().rows, making.NONE, COUNT)
+    with held(tmp_path) as (_, seen), pytest.raises(BadRun, match="are in no part any more"):
+        finish(totals.summary(totals.lines(rows, seen, settings)))
+    with pytest.raises(BadRun, match="doesn't see"), cluster.joined(None):
+        totals.lines(rows, seen, settings)
+
+
 def test_the_files_hold_every_row_and_value(made):
     on_ray, here = made
     assert (on_ray / "report.html").read_text().count('<tr id="row-') == COUNT
@@ -229,6 +262,25 @@ def test_a_run_goes_on_with_what_was_asked_only(made, model):
         finish(running(asked(model), made[0]))
     with pytest.raises(BadRun, match="its lenses dla is"):
         finish(running(asked(model, names=["ig-lens"]), made[0], resume=True))
+    with pytest.raises(BadRun, match='its model dtype is "float32", not "bfloat16"'):
+        finish(running(asked(model, dtype="bfloat16"), made[0], resume=True))
+    with pytest.raises(BadRun, match=f"its file rows is {COUNT}, not 4"):
+        finish(running(asked(model, listed("\n".join(LIST.splitlines()[:5]))), made[0], resume=True))
+
+
+def test_a_folder_in_use_is_left_alone(made, model):
+    with held(made[0]) as (_, seen):
+        with pytest.raises(BadRun, match="another process is writing"):
+            finish(running(asked(model), made[0], resume=True))
+        seen.seen()
+
+
+def test_files_that_are_no_runs_are_never_replaced(model, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "mine.csv").write_text("a")
+    with pytest.raises(BadRun, match="already holds results, which is no run's"):
+        finish(making.making(asked(model), tmp_path))
+    assert (tmp_path / "results" / "mine.csv").exists()
 
 
 @pytest.fixture
@@ -276,7 +328,7 @@ def test_a_pattern_an_address_and_a_folder_name_the_same_files(folder):
 
 
 def test_a_single_file_behind_a_pattern_is_the_run_of_that_file(folder, model):
-    files = sources.read([f"{folder}/a*"], prompts.AS_FOUND)
+    files = finish(sources.reading([f"{folder}/a*"], prompts.AS_FOUND))
     found = prompts.read((folder / "a.csv").read_bytes(), "a.csv")
     assert files.about() == {
         "name": "a.csv", "sha256": found.sha256, "rows": 10, "described": found.described()
@@ -298,7 +350,7 @@ def test_a_model_that_cannot_be_loaded_is_one_sentence_and_leaves_no_folder(tmp_
 
 
 def test_workers_that_do_not_see_the_folder_say_so(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(making, "TOKEN", ".another")  # as if the driver had written elsewhere
+    monkeypatch.setattr(folders, "TOKEN", ".another")  # as if the driver had written elsewhere
     with pytest.raises(BadRun, match="choose a folder that all machines share"):
         finish(running(asked(model), tmp_path / "out"))
 
@@ -309,6 +361,56 @@ def test_what_the_cluster_can_never_hold_is_refused(model, tmp_path):
     with pytest.raises(BadOption, match="has 0 GPUs"):
         finish(running(asked(model, gpus=1.0), tmp_path / "out"))
     assert cluster.placed(2, None) == cluster.Workers(2, 0.5, 0.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "gpus", "expected"),
+    [
+        ([(64, 0)] * 10, 1, None, (1, 0.75, 0.0, 64)),  # no more threads than one machine has
+        ([(64, 0)] * 10, 15, None, (15, 0.75, 0.0, 32)),  # two on some machines
+        ([(64, 0), (4, 8)], None, None, (8, 0.37, 1.0, 1)),  # the machine with the GPUs has few CPUs
+        ([(16, 1)], None, 0.5, (2, 0.75, 0.5, 8)),
+        ([(1, 0)], None, None, (1, 0.0, 0.0, 1)),  # leaves its only CPU to what reads
+    ],
+)
+def test_workers_fit_on_the_machines_that_can_have_them(nodes, count, gpus, expected, monkeypatch):
+    monkeypatch.setattr(cluster, "_resources", lambda: [{"CPU": cpu, "GPU": gpu} for cpu, gpu in nodes])
+    assert cluster.placed(count, gpus) == cluster.Workers(*expected)
+
+
+def test_what_ray_raises_is_one_sentence():
+    def fails(_):
+        raise OSError("the disk is full\nand more")
+
+    sentence = "Ray ended the run: the disk is full; what is done is kept"
+    with pytest.raises(BadRun, match=sentence), cluster.joined(None):
+        ray.data.range(1).map(fails).materialize()
+
+
+def test_steps_that_wait_for_ray_are_told_while_they_last(monkeypatch):
+    monkeypatch.setattr(watching, "TICK", 0.01)
+    monkeypatch.setattr(watching, "QUIET", 0.0)
+    goes_on = threading.Event()
+
+    def slow():
+        yield Progress("summing up")
+        goes_on.wait()
+        return 7
+
+    texts = []
+    work = watching.aside(slow())
+    while len(texts) < 3:
+        texts.append(next(work).text)
+    goes_on.set()
+    assert "summing up; at it for 0 min: `ray status` says what Ray does" in texts
+    assert finish(work) == 7
+
+    def broken():
+        yield Progress("summing up")
+        raise BadRun("no")
+
+    with pytest.raises(BadRun, match="no"):
+        finish(watching.aside(broken()))
 
 
 def test_a_list_without_a_good_row_is_refused(folder, model, tmp_path):
@@ -346,12 +448,14 @@ def test_the_board_tells_a_killer_from_bad_luck():
     assert board.begin(1) == 0  # it had come to its end
     assert [board.alone(7), board.alone(7)] == [True, False]
     assert [board.loading("w") for _ in range(4)] == [True, True, True, False]
-    assert board.ready("v", {"name": "a"}, ()) == board.ready("u", {"name": "b"}, ()) == {"name": "a"}
+    first = ({"name": "a"}, ("dla",))
+    assert board.ready("v", *first) == board.ready("u", {"name": "b"}, ()) == first
     assert board.allowed() is None
     assert board.state().deaths == 3
     board.stop()
     assert not board.told(1, 6)
     assert board.allowed() == ()
+    assert board.begin(2) is None
 
 
 def test_parts_of_a_later_session_count(tmp_path):

@@ -58,14 +58,16 @@ class Board:
         self._news = time.monotonic()
         return known < LOADS
 
-    def ready(self, worker: str, model: dict[str, Any], lacking: tuple[str, ...]) -> dict[str, Any]:
-        """It has the model; what the first worker says of it, which must be the same."""
+    def ready(
+        self, worker: str, model: dict[str, Any], lacking: tuple[str, ...]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """It has the model; what the first worker says of it and of the lenses, which must be the same."""
         self._loads.pop(worker, None)
         self._ready.add(worker)
         self._news = time.monotonic()
         if self._model is None:
             self._model, self._lacking = model, lacking
-        return self._model
+        return self._model, self._lacking
 
     def allow(self, lenses: tuple[str, ...]) -> None:
         """The driver has looked at the model: these lenses it is."""
@@ -75,8 +77,10 @@ class Board:
         """The lenses, once they are allowed; none once the run is stopped."""
         return () if self._stopped else self._allowed
 
-    def begin(self, task: int) -> int:
-        """A task is begun; how often it was before without an end."""
+    def begin(self, task: int) -> int | None:
+        """A task is begun; how often it was before without an end, or None once the run is stopped."""
+        if self._stopped:
+            return None
         before = self._begun.get(task, 0)
         self._begun[task] = before + 1
         return before

@@ -17,7 +17,7 @@ import ray
 import ray.data
 import ray.exceptions
 
-from lenses.errors import BadOption
+from lenses.errors import BadOption, BadRun
 
 MOST_OF_A_CPU = 0.75
 """What a worker asks of Ray at most, so that there is always room for the tasks that read.
@@ -40,9 +40,10 @@ class Workers:
 
 @contextmanager
 def joined(address: str | None) -> Iterator[None]:
-    """A cluster: that of an address, else the one that this process is in, else one on this machine.
+    """A cluster: that of an address or of RAY_ADDRESS, else the one that this process is in, else one that is
+    started on this machine, and ends here.
 
-    One that was started here ends here. Raises `BadOption` where none answers at the address.
+    Raises `BadOption` where none answers at the address, and makes of whatever Ray raises inside a `BadRun`.
     """
     for library in ("ray", "ray.data"):
         logging.getLogger(library).setLevel(logging.CRITICAL)  # what ends a run comes as an exception
@@ -55,6 +56,11 @@ def joined(address: str | None) -> Iterator[None]:
             _start(address)
         try:
             yield
+        except ray.exceptions.RayError as error:
+            raise BadRun(
+                f"Ray ended the run: {said(error)}; what is done is kept: mend that, and run the same with "
+                "--resume to go on"
+            ) from error
         finally:
             context.enable_progress_bars, context.print_on_execution_start = before
             if ours:
@@ -62,8 +68,9 @@ def joined(address: str | None) -> Iterator[None]:
 
 
 def _start(address: str | None) -> None:
+    address = address or os.environ.get("RAY_ADDRESS")
     try:
-        ray.init(address, configure_logging=False, log_to_driver=False, include_dashboard=False)
+        ray.init(address or "local", configure_logging=False, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         where = f"no Ray cluster answers at {address}" if address else "Ray can't be started here"
         raise BadOption(f"{where} ({_first_line(error)}): see `ray status`, or leave --engine out") from None
@@ -93,17 +100,13 @@ def placed(count: int | None, gpus: float | None) -> Workers:
 
     Raises `BadOption` for what the cluster can never hold, where Ray would wait for ever.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    cpus = int(sum(node.get("CPU", 0) for node in nodes))
-    there = sum(node.get("GPU", 0) for node in nodes)
+    nodes = [Node(one.get("CPU", 0), one.get("GPU", 0)) for one in _resources()]
+    cpus, there = int(sum(node.cpus for node in nodes)), sum(node.gpus for node in nodes)
     if cpus < 1:
         raise BadOption("the Ray cluster has no CPU to work with: see `ray status`")
     share = gpus if gpus is not None else float(bool(there))
-    if share:
-        most = sum(math.floor(node.get("GPU", 0) / share + 1e-9) for node in nodes)
-        why = f"the Ray cluster has {there:g} GPUs"
-    else:
-        most, why = cpus, f"the Ray cluster has {cpus} CPUs"
+    why = f"the Ray cluster has {there:g} GPUs" if share else f"the Ray cluster has {cpus} CPUs"
+    most = sum(node.holds(share) for node in nodes)
     wanted = count or (most if share else max(1, cpus // CPUS_A_WORKER))
     if wanted > most or not most:
         asked = f"{wanted or 1} workers" + (f" with {share:g} GPUs each" if share else "")
@@ -111,9 +114,27 @@ def placed(count: int | None, gpus: float | None) -> Workers:
             f"{why}, which is not enough for {asked}: ask for at most {most} with --workers, or for fewer "
             "GPUs with --gpus-per-worker"
         )
-    largest = max(node.get("CPU", 0) for node in nodes)
-    each = min(MOST_OF_A_CPU, max(0.0, largest - 1) / wanted)
-    return Workers(wanted, math.floor(100 * each) / 100, share, max(1, cpus // wanted))
+    hosts = [node for node in nodes if node.holds(share)]
+    each = min(max(0.0, node.cpus - 1) / min(node.holds(share), wanted) for node in hosts)
+    beside = math.ceil(wanted / len(hosts))  # Ray Data spreads its workers over the machines
+    threads = min(int(node.cpus) // min(node.holds(share), beside) for node in hosts)
+    return Workers(wanted, math.floor(100 * min(MOST_OF_A_CPU, each)) / 100, share, max(1, threads))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster."""
+
+    cpus: float
+    gpus: float
+
+    def holds(self, share: float) -> int:
+        """How many workers with such a share of a GPU each it has room for; without one, one a CPU."""
+        return math.floor(self.gpus / share + 1e-9) if share else int(self.cpus)
+
+
+def _resources() -> list[dict[str, float]]:
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def said(error: BaseException) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import pickle
 from itertools import combinations, groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from lenses import aggregates, parts
 from lenses.attribution import Verdict
 from lenses.batch import window
+from lenses.distributed.folder import Folder
 from lenses.findings import COLUMNS, NOT_RUN, Findings, Gathering, LensFindings, against
 from lenses.onset import onset
 from lenses.report.tables import RESULTS
@@ -32,13 +32,14 @@ def pairs(names: list[str]) -> list[str]:
     return [f"rank:{one}|{other}" for one, other in combinations(names, 2)]
 
 
-def flat(block: dict[str, np.ndarray], folder: str, settings: dict[str, Any]) -> pa.Table:
+def flat(block: dict[str, np.ndarray], folder: Folder, settings: dict[str, Any]) -> pa.Table:
     """A line for each row of the block. `head`, in the first of them, is JSON of what the block says of the
-    model, its lenses and the file's own columns."""
+    model, its lenses and the file's own columns. Raises `BadRun` where the folder is not seen from here."""
+    folder.seen()
     rows = sorted((pickle.loads(data) for data in block["data"]), key=lambda row: row.row)
     gathering = Gathering(settings)
     for number, group in groupby(rows, key=lambda row: window(row.row)):
-        known = parts.of_window(Path(folder), number)
+        known = parts.of_window(folder.parts, number)
         for row in group:
             gathering.add(parts.read(row, known.get(row.row)))
     found, names = gathering.findings(), list(settings["lenses"])
@@ -60,7 +61,7 @@ def flat(block: dict[str, np.ndarray], folder: str, settings: dict[str, Any]) ->
         lines[column] = ranks[column].reindex(lines.index) if column in ranks else np.nan
     lines["disagreement"] = lines[pairs(names)].mean(axis=1) if len(names) > 1 else np.nan
     lines["head"] = [_head(found), *[None] * (len(lines) - 1)]
-    return pa.Table.from_pandas(lines.reset_index(), _schema(names), preserve_index=False)
+    return pa.Table.from_pandas(lines.reset_index(), schema(names), preserve_index=False)
 
 
 def _add(lines: pd.DataFrame, name: str, lens: LensFindings | None) -> None:
@@ -92,7 +93,8 @@ def _add(lines: pd.DataFrame, name: str, lens: LensFindings | None) -> None:
         lines[f"{verdict}:{name}"] = (told["verdict"] == verdict).astype(int)
 
 
-def _schema(names: list[str]) -> pa.Schema:
+def schema(names: list[str]) -> pa.Schema:
+    """The columns of the lines of a run with these lenses."""
     number, count, text = pa.float64(), pa.int64(), pa.string()
     fields: list[tuple[str, pa.DataType]] = [("row", count), ("line", count)]
     fields += [(name, text) for name in TEXTS] + [("probability", number)]

@@ -9,15 +9,17 @@ import pandas as pd
 import ray.data
 
 
-def by_row(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
+def by_row(lines: ray.data.Dataset, pick: Any, none: pd.DataFrame) -> pd.DataFrame:
     """What is picked of each block, together, by row: `pick` takes few of them."""
-    return picked(lines, pick).sort_values("row", kind="stable").reset_index(drop=True)
+    return picked(lines, pick, none).sort_values("row", kind="stable").reset_index(drop=True)
 
 
-def picked(lines: ray.data.Dataset, pick: Any) -> pd.DataFrame:
+def picked(lines: ray.data.Dataset, pick: Any, none: pd.DataFrame) -> pd.DataFrame:
+    """What is picked of each block, together; `none` has the columns of the lines and no line, of which is
+    picked where there is nothing else: Ray leaves out blocks that are empty."""
     chosen = lines.map_batches(pick, batch_size=None, batch_format="pandas")
-    frames = chosen.iter_batches(batch_size=None, batch_format="pandas")
-    return plain(pd.concat(frames, ignore_index=True))
+    frames = list(chosen.iter_batches(batch_size=None, batch_format="pandas"))
+    return plain(pd.concat(frames or [pick(none)], ignore_index=True))
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:

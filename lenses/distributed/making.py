@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-import uuid
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -16,20 +14,20 @@ from typing import Any
 import numpy as np
 import ray
 import ray.data
-import ray.exceptions
 from jaxtyping import Int
 from ray.data import ActorPoolStrategy
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from lenses import batch, catalog, parts, store
+from lenses import batch, parts, store
 from lenses.batch import window
 from lenses.distributed import cluster, sources, totals
 from lenses.distributed.board import Board
 from lenses.distributed.cluster import Workers
+from lenses.distributed.folder import Folder, held
 from lenses.distributed.sources import Files
-from lenses.distributed.watching import watching
-from lenses.distributed.worker import TOKEN, Explainer, Job
-from lenses.errors import LensesError
+from lenses.distributed.watching import aside, watching
+from lenses.distributed.worker import Explainer, Job, looked
+from lenses.errors import BadRun, LensesError
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -77,20 +75,39 @@ class Ran:
 
 
 def making(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Progress, None, Summary]:
-    """`running`, then the files `FILES` in the folder; the summary that they show."""
-    ran = yield from running(what, folder, resume=resume)
-    yield Progress("gathering the results")
-    found = totals.lines(ran.rows(NONE, batch.WINDOW), folder / "parts", ran.settings)
-    for name in ("results", "summary"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-    yield from totals.write(found, folder)
-    summary = yield from totals.summary(found)
+    """`running`, then the files `FILES` in the folder; the summary that they show.
+
+    Raises `BadRun` where the folder holds files of these names that are no run's, and where a machine does
+    not see what the workers kept.
+    """
+    _refuse_others(folder)
+    with held(folder) as (run, seen):
+        ran = yield from _running(what, run, seen, resume)
+        found = yield from aside(_summed(ran, seen))
     yield Progress("drawing report.html")
-    details = Details(summary)
-    for one in _outcomes(folder / "parts", summary.listed["row"].tolist()):
+    details = Details(found)
+    for one in _outcomes(seen.parts, found.listed["row"].tolist()):
         details.add(one)
-    (folder / "report.html").write_text(html(summary, details, BESIDE), encoding="utf-8")
-    return summary
+    (seen.path / "report.html").write_text(html(found, details, BESIDE), encoding="utf-8")
+    return found
+
+
+def _refuse_others(folder: Path) -> None:
+    if (folder / "run.json").exists():
+        return
+    if others := [name for name in FILES if (folder / name).exists()]:
+        raise BadRun(f"{folder} already holds {others[0]}, which is no run's: choose another folder")
+
+
+def _summed(ran: Ran, folder: Folder) -> Generator[Progress, None, Summary]:
+    """What a run came to, once the folders `results` and `summary` are written."""
+    yield Progress("gathering the results")
+    found = totals.lines(ran.rows(NONE, batch.WINDOW), folder, ran.settings)
+    for name in ("results", "summary"):
+        if (folder.path / name).exists():
+            shutil.rmtree(folder.path / name)
+    yield from totals.write(found, folder.path)
+    return (yield from totals.summary(found))
 
 
 def _outcomes(folder: Path, rows: list[int]) -> Iterator[Outcome]:
@@ -107,35 +124,52 @@ def running(what: Asked, folder: Path, *, resume: bool = False) -> Generator[Pro
     Raises `BadRun` for a folder that does not take this run, and `LensesError` for whatever is wrong with
     the lists, the model, the lenses or the cluster.
     """
+    with held(folder) as (run, seen):
+        return (yield from _running(what, run, seen, resume))
+
+
+def _running(what: Asked, run: Store, folder: Folder, resume: bool) -> Generator[Progress, None, Ran]:
     workers = cluster.placed(what.workers, what.gpus)
-    yield Progress("counting the rows of the files")
-    lists = what.lists if isinstance(what.lists, PromptList) else sources.read(what.lists, what.manner)
+    lists: PromptList | Files
+    if isinstance(what.lists, PromptList):
+        lists = what.lists
+    else:
+        lists = yield from aside(sources.reading(what.lists, what.manner))
     about, manner, rows = _rows(lists)
-    with _token(folder) as token, Store(folder, {}, ()) as run:
-        before = run.taken(resume)
-        known = run.done() if before else NONE
+    before = run.taken(resume)
+    if before:
+        run.settings = {**before, **store.listing(about, manner)}
+        run.opened(resume)
+    known = run.done() if before else NONE
 
-        def begin(model: dict[str, Any], lacking: tuple[str, ...]) -> tuple[str, ...]:
-            lenses = [lens for lens in what.lenses if what.every or lens.name not in lacking]
-            run.settings = asked(model, about, manner, lenses)
-            run.opened(resume)
-            return tuple(lens.name for lens in lenses)
+    def begin(model: dict[str, Any], lacking: tuple[str, ...]) -> tuple[str, ...]:
+        lenses = [lens for lens in what.lenses if what.every or lens.name not in lacking]
+        run.settings = asked(model, about, manner, lenses)
+        run.opened(resume)
+        return tuple(lens.name for lens in lenses)
 
-        total = int(about["rows"])
-        if len(known) == total and before:
-            names = before["lenses"]
-            model = {**before["model"], "name": catalog.find(what.model).name}
-            begin(model, tuple(lens.name for lens in what.lenses if lens.name not in names))
-            return Ran(run.settings, rows)
-        job = Job(
-            folder.absolute(), token, _absolute(what.model), what.lenses, what.batch_size, workers.threads,
-            run.free(), what.device, what.dtype,
-        )  # fmt: skip
-        board = _board()
-        blocks = rows(known, _size(total - len(known), workers, what.batch_size))
-        work = _work(blocks, job, board, workers)
-        yield from watching(work, board, workers, folder, len(known), total, begin)
+    total = int(about["rows"])
+    job = Job(
+        folder, _absolute(what.model), what.lenses, what.batch_size, workers.threads, run.free(), what.device,
+        what.dtype,
+    )  # fmt: skip
+    if len(known) == total:
+        begin(*(yield from aside(_looking(job, workers))))
+        return Ran(run.settings, rows)
+    board = _board()
+    work = _work(rows(known, _size(total - len(known), workers, what.batch_size)), job, board, workers)
+    yield from watching(work, board, workers, run.folder, len(known), total, begin)
     return Ran(run.settings, rows)
+
+
+def _looking(job: Job, workers: Workers) -> Generator[Progress, None, tuple[dict[str, Any], tuple[str, ...]]]:
+    """What a worker says of the model where no row is left to run. Raises `LensesError`."""
+    yield Progress("loading the model on a worker")
+    task = ray.remote(num_cpus=workers.cpus, num_gpus=workers.gpus)(looked)
+    found = ray.get(task.remote(job))
+    if isinstance(found, LensesError):
+        raise found
+    return found
 
 
 def _rows(lists: PromptList | Files) -> tuple[dict[str, Any], Manner, Callable[..., ray.data.Dataset]]:
@@ -156,22 +190,6 @@ def _board() -> Any:
     """The run's memory, on the machine of its driver, with which it ends anyway."""
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=True)
     return ray.remote(num_cpus=0, scheduling_strategy=here)(Board).remote()
-
-
-@contextmanager
-def _token(folder: Path) -> Iterator[str]:
-    """A word in the folder by which workers know that they see it. What is empty afterwards goes again."""
-    made = [path for path in (folder / "parts", folder) if not path.exists()]
-    (folder / "parts").mkdir(parents=True, exist_ok=True)
-    token = uuid.uuid4().hex
-    (folder / TOKEN).write_text(token, encoding="utf-8")
-    try:
-        yield token
-    finally:
-        (folder / TOKEN).unlink(missing_ok=True)
-        for path in made:
-            if {one.name for one in path.iterdir()} <= {".lock"}:
-                shutil.rmtree(path)
 
 
 def _absolute(model: str) -> str:

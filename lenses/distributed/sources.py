@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path, PurePosixPath
@@ -23,6 +23,7 @@ from pyarrow import fs
 from lenses import prompts
 from lenses.batch import window
 from lenses.errors import BadPromptFile, LensesError
+from lenses.progress import Progress
 from lenses.prompts import Manner, Row
 from lenses.prompts.wording import counted
 
@@ -103,8 +104,9 @@ def found(sources: Sequence[str]) -> tuple[fs.FileSystem, list[str]]:
     return system, sorted(paths)
 
 
-def read(sources: Sequence[str], manner: Manner) -> Files:
+def reading(sources: Sequence[str], manner: Manner) -> Generator[Progress, None, Files]:
     """The files, each counted by a worker; raises `BadPromptFile` for one that can't be read at all."""
+    yield Progress("counting the rows of the files")
     system, paths = found(sources)
     counts = _opened_by_ray(system, paths).map(_counted, fn_kwargs={"manner": manner}, num_cpus=READER)
     known = {one["path"]: one for one in counts.iter_rows()}
@@ -124,9 +126,8 @@ def rows(files: Files, known: np.ndarray, size: int) -> ray.data.Dataset:
     options = {"before": before, "manner": files.asked, "known": known, "several": len(files.files) > 1}
     paths = [file.path for file in files.files if _any_new(file, known)]
     read = _opened_by_ray(files.system, paths)
-    return read.flat_map(_numbered, fn_kwargs=options, num_cpus=READER).repartition(
-        target_num_rows_per_block=size
-    )
+    numbered = read.flat_map(_numbered, fn_kwargs=options, num_cpus=READER)
+    return numbered.repartition(target_num_rows_per_block=size, strict=True)  # also of many small files
 
 
 def of_list(listed: Sequence[Row], known: np.ndarray, size: int) -> ray.data.Dataset:

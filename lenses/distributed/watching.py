@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic
 
 import ray
 import ray.data
@@ -15,7 +17,7 @@ import ray.exceptions
 from lenses.distributed.board import State
 from lenses.distributed.cluster import Workers, said
 from lenses.errors import BadRun
-from lenses.progress import Progress
+from lenses.progress import Progress, T
 from lenses.prompts.wording import counted
 
 TICK = 0.5
@@ -37,8 +39,7 @@ def watching(
     then kept.
     """
     news: queue.Queue[BaseException | None] = queue.Queue()
-    given_up = threading.Event()
-    thread = threading.Thread(target=_consume, args=(work, news, given_up), daemon=True)
+    thread = threading.Thread(target=_consume, args=(work, news), daemon=True)
     thread.start()
     begun = False
     try:
@@ -59,10 +60,57 @@ def watching(
             if over:
                 return
     finally:
-        given_up.set()
         if thread.is_alive():
             ray.get(board.stop.remote())
             thread.join(PATIENCE)
+
+
+def aside(work: Generator[Progress, None, T]) -> Generator[Progress, None, T]:
+    """Work that waits for Ray at each of its steps, in a thread of its own; each step is told again and
+    again while it lasts, and with its time once that is long. One that is given up ends after its step."""
+    steps: queue.Queue[Progress | Made[T] | BaseException] = queue.Queue()
+    given_up = threading.Event()
+    threading.Thread(target=_stepped, args=(work, steps, given_up), daemon=True).start()
+    step, since = Progress("waiting for Ray"), time.monotonic()
+    try:
+        while True:
+            try:
+                news = steps.get(timeout=TICK)
+            except queue.Empty:
+                quiet = time.monotonic() - since
+                late = (
+                    f"; at it for {quiet / 60:.0f} min: `ray status` says what Ray does"
+                    if quiet >= QUIET
+                    else ""
+                )
+                yield replace(step, text=step.text + late)
+                continue
+            if isinstance(news, BaseException):
+                raise news
+            if isinstance(news, Made):
+                return news.value
+            step, since = news, time.monotonic()
+            yield step
+    finally:
+        given_up.set()
+
+
+@dataclass(frozen=True)
+class Made(Generic[T]):
+    """What work came to."""
+
+    value: T
+
+
+def _stepped(work: Generator[Progress, None, T], steps: queue.Queue[Any], given_up: threading.Event) -> None:
+    """Do the work, and tell its steps and its end."""
+    try:
+        while not given_up.is_set():
+            steps.put(next(work))
+    except StopIteration as end:
+        steps.put(Made(end.value))
+    except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that watches
+        steps.put(error)
 
 
 def told(state: State, workers: Workers) -> str:
@@ -93,14 +141,15 @@ def _news(news: queue.Queue[BaseException | None]) -> tuple[bool, BaseException 
         return False, None
 
 
-def _consume(
-    work: ray.data.Dataset, news: queue.Queue[BaseException | None], given_up: threading.Event
-) -> None:
-    """Draw the counts, which is what makes Ray Data run; whatever ends that is news."""
+def _consume(work: ray.data.Dataset, news: queue.Queue[BaseException | None]) -> None:
+    """Draw the counts to their end, which is what makes Ray Data run; whatever ends that is news.
+
+    Also of a run that is given up: its workers begin nothing new, and one that is in the middle of a batch
+    would be killed over it.
+    """
     try:
         for _ in work.iter_batches(batch_size=None, prefetch_batches=0):
-            if given_up.is_set():
-                break
+            pass
     except BaseException as error:  # noqa: BLE001 - it is raised again in the thread that watches
         news.put(error)
     else:

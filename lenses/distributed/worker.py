@@ -23,13 +23,13 @@ from lenses import batch, comparison, loading, parts
 from lenses.batch import Outcomes, window
 from lenses.decoder import Decoder
 from lenses.distributed.board import DEATHS
+from lenses.distributed.folder import Folder
 from lenses.errors import BadRun, LensesError
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
 from lenses.prompts import Row
 
-TOKEN = ".ray-token"
 KILLED = (
     "its worker died each time that it was tried, the last time with this row by itself: it may need more "
     "memory than a worker has"
@@ -48,8 +48,7 @@ TICK = 0.2
 class Job:
     """What a worker must know; `session` numbers the parts that are written now."""
 
-    folder: Path
-    token: str
+    folder: Folder
     model: str
     lenses: tuple[Lens, ...]
     batch_size: int
@@ -61,21 +60,25 @@ class Job:
 
 def loaded(job: Job) -> Decoder:
     """The model, once it is sure that the worker sees the run's folder. Raises `LensesError`."""
-    here = socket.gethostname()
-    token = job.folder / TOKEN
-    if not token.is_file() or token.read_text(encoding="utf-8") != job.token:
-        raise BadRun(f"a worker on {here} doesn't see {job.folder}: choose a folder that all machines share")
+    job.folder.seen()
     torch.set_num_threads(job.threads)
     return loading.load(job.model, device=job.device, dtype=job.dtype)
 
 
-def described(decoder: Decoder) -> dict[str, Any]:
-    """The model and the version as they must be on all machines."""
+def described(decoder: Decoder, lenses: Sequence[Lens]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The model and the version as they must be on all machines, and the lenses that it can't have there."""
     model = comparison.describe(decoder, decoder.readout_gap)
-    return {
-        **{name: model[name] for name in ("name", "source", "revision", "dtype")},
-        "lenses": comparison.versions()["lenses"],
-    }
+    told = {name: model[name] for name in ("name", "source", "revision", "dtype")}
+    told["lenses"] = comparison.versions()["lenses"]
+    return told, tuple(lens.name for lens in lenses if lens.available(decoder))
+
+
+def looked(job: Job) -> tuple[dict[str, Any], tuple[str, ...]] | LensesError:
+    """`described` of the model as a task of its own, or why there is none."""
+    try:
+        return described(loaded(job), job.lenses)
+    except LensesError as error:
+        return error
 
 
 class Explainer:
@@ -97,13 +100,17 @@ class Explainer:
 
     def _same(self, name: str, decoder: Decoder) -> None:
         """Tell that the model is there; raises `BadRun` if it is not the one that others have."""
-        here = described(decoder)
-        lacking = tuple(lens.name for lens in self._job.lenses if lens.available(decoder))
-        first = ray.get(self._board.ready.remote(name, here, lacking))
-        if here != first:
+        here = described(decoder, self._job.lenses)
+        first = ray.get(self._board.ready.remote(name, *here))
+        if here[0] != first[0]:
             raise BadRun(
-                f"a worker on {socket.gethostname()} has another model or version ({here}) than the first "
-                f"({first}): bring all machines to the same"
+                f"a worker on {socket.gethostname()} has another model or version ({here[0]}) than the first "
+                f"({first[0]}): bring all machines to the same"
+            )
+        if differ := sorted(set(here[1]) ^ set(first[1])):
+            raise BadRun(
+                f"{', '.join(differ)} can be had on some machines and not on {socket.gethostname()}, or only "
+                "there: bring all machines to the same, a tuned lens into each one's cache"
             )
 
     def __call__(self, block: dict[str, np.ndarray]) -> dict[str, list[int]]:
@@ -131,6 +138,8 @@ class Explainer:
             return
         task = rows[0].row
         before = ray.get(self._board.begin.remote(task))
+        if before is None:
+            return
         known = self._of_the_dead(rows) if before else frozenset[int]()
         done = len(known)
         try:
@@ -145,8 +154,8 @@ class Explainer:
         except OSError as error:
             self._give_up(
                 BadRun(
-                    f"a part can't be written into {self._job.folder} ({error}): mend that, and run the same "
-                    "with --resume to go on"
+                    f"a part can't be written into {self._job.folder.path} ({error}): mend that, and run the "
+                    "same with --resume to go on"
                 )
             )
         ray.get(self._board.told.remote(task, done, True))
@@ -180,7 +189,7 @@ class Explainer:
 
     def _path(self, first: int) -> Path:
         name = f"{window(first):06d}-{self._job.session:06d}-{first:09d}.parquet"
-        return self._job.folder / "parts" / name
+        return self._job.folder.parts / name
 
     def _give_up(self, error: Exception) -> None:
         self._decoder = None

@@ -20,6 +20,8 @@ from lenses.prompts.wording import counted, listed
 
 MOST_UNPACKED = 1_000_000_000
 """Bytes that a file may come to when it is unpacked."""
+AT_ONCE = 256
+"""Rows that are unpacked before their size is looked at."""
 
 
 def read_parquet(data: bytes, name: str, manner: Manner) -> Found:
@@ -28,13 +30,11 @@ def read_parquet(data: bytes, name: str, manner: Manner) -> Found:
     Raises `BadPromptFile` for a file that is damaged, or has no prompts, or too much of them.
     """
     try:
-        file = pq.ParquetFile(io.BytesIO(data))
-        _fits(file.metadata, name)
-        table = file.read()
-    except (pa.ArrowException, OSError) as error:
+        table = _unpacked(pq.ParquetFile(io.BytesIO(data)), name)
+        texts = [_texts(column) for column in table.columns]
+    except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise BadPromptFile(f"{name} can't be read as Parquet ({error}): write it again") from error
     head = columns.named(table.column_names, manner, name, "it names")
-    texts = [_texts(column) for column in table.columns]
     rows = [_row(n, list(cells), head) for n, cells in enumerate(zip(*texts, strict=True), start=1)]
     if not rows:
         raise BadPromptFile(f"{name} has no rows: write one for each prompt")
@@ -42,12 +42,25 @@ def read_parquet(data: bytes, name: str, manner: Manner) -> Found:
     return Found("Parquet", used, head, rows, _of_figures(table))
 
 
-def _fits(about: pq.FileMetaData, name: str) -> None:
+def _unpacked(file: pq.ParquetFile, name: str) -> pa.Table:
+    """The table, read a little at a time: a text that all rows share takes no room in the file."""
+    about = file.metadata
     if about.num_rows > MOST_ROWS:
         raise BadPromptFile(f"{name} has more than {MOST_ROWS:,} rows: split it")
-    size = sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups))
+    _refuse_large(sum(about.row_group(k).total_byte_size for k in range(about.num_row_groups)), name)
+    batches, size = [], 0
+    for batch in file.iter_batches(AT_ONCE):
+        size += batch.nbytes
+        _refuse_large(size, name)
+        batches.append(batch)
+    return pa.Table.from_batches(batches, file.schema_arrow)
+
+
+def _refuse_large(size: int, name: str) -> None:
     if size > MOST_UNPACKED:
-        raise BadPromptFile(f"{name} comes to {size / 1e6:.0f} MB when it is unpacked: split it")
+        raise BadPromptFile(
+            f"{name} comes to more than {MOST_UNPACKED / 1e6:.0f} MB when it is unpacked: split it"
+        )
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
