@@ -8,6 +8,7 @@ controls and `--help` from the fields, the card and the methods page from `card`
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
@@ -150,7 +151,7 @@ class Options:
         return self.attribute(decoder, trace, target)  # type: ignore[attr-defined]
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         for f in fields(self):
             allowed = f.metadata.get("least", 0), f.metadata.get("most", MOST)
             problem = _problem(hints[f.name], *allowed, getattr(self, f.name))
@@ -180,6 +181,12 @@ def fields(lens: Any) -> tuple[dataclasses.Field[Any], ...]:
 def choices(kind: Any) -> list[str]:
     """The words that a value of this type can be, also where the type is made of several such lists."""
     return [one for part in get_args(kind) for one in ([part] if isinstance(part, str) else choices(part))]
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """The types of its fields: to find them takes longer than all that is checked by them."""
+    return get_type_hints(kind)
 
 
 def _problem(kind: Any, least: int, most: int, value: Any) -> str:

@@ -18,6 +18,7 @@ import altair  # noqa: F401
 import beartype  # noqa: F401
 import captum.attr  # noqa: F401
 import filelock  # noqa: F401
+import jaxtyping
 import jinja2  # noqa: F401
 import openpyxl  # noqa: F401
 import pandas  # noqa: F401
@@ -32,13 +33,12 @@ import torch
 import transformers  # noqa: F401
 import typer  # noqa: F401
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 settings.register_profile("ours", deadline=None)  # a machine that is busy is no fault
 settings.load_profile("ours")
 
 typing.TYPE_CHECKING = True
-with install_import_hook("lenses", "beartype.beartype"):
+with jaxtyping.install_import_hook("lenses", "beartype.beartype"):
     import lenses
     import lenses.batch
     import lenses.charts
@@ -73,6 +73,23 @@ LONG = (
     "test_dispatched",
 )
 """Files that take minutes, each in one process: they go first, so that no process works alone at the end."""
+
+
+WHOLE = (
+    "test_batch", "test_cli", "test_cli_report", "test_planted", "test_ranked", "test_ray", "test_report",
+    "test_store", "test_validating",
+)  # fmt: skip
+"""Files that run whole lists and commands, as those in `tests/ui` run whole pages."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shapes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No shapes are checked where whole runs are the matter, of which that is a third of the time: what they
+    are made of has tests of its own, where shapes are checked."""
+    whole = request.path.stem in WHOLE or request.path.parent.name == "ui"
+    jaxtyping.config.update("jaxtyping_disable", whole)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
