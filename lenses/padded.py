@@ -21,8 +21,11 @@ from lenses.trace import Trace
 SAME = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """How far a state may be from the one that its prompt has alone, relative to its length: rounding."""
 
-STATES = 128 << 20
-"""Bytes of states that one pass may leave behind."""
+STATES = {"cpu": 128 << 20}
+"""Bytes of states that one pass may leave behind on a device."""
+
+PLENTY = 1 << 30
+"""The same for any other device, where it takes large batches to keep it busy."""
 
 TOKENS = {"cpu": 1024}
 """Tokens in one pass, padding and all, from which on a larger one is no faster on a device."""
@@ -81,7 +84,10 @@ def fits(decoder: Decoder, places: Sequence[range]) -> bool:
     tokens = count * longest
     if tokens > TOKENS.get(decoder.device.type, MANY) and count > 1:
         return False
-    return tokens * state <= STATES and count * kept * 4 * decoder.vocabulary <= BUDGET
+    return (
+        tokens * state <= STATES.get(decoder.device.type, PLENTY)
+        and count * kept * 4 * decoder.vocabulary <= BUDGET
+    )
 
 
 def _refuse_difference(decoder: Decoder, padded: Trace) -> None:

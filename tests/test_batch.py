@@ -251,10 +251,10 @@ def ends(*lengths: int) -> list[range]:
 def test_a_pass_fits_by_its_states_and_its_logits(family, monkeypatch):
     decoder = tiny.decoder(family)
     assert padded.fits(decoder, ends(5, 5, 4, 3))
-    monkeypatch.setattr(padded, "STATES", 4 * 16 * 4 * 20)
+    monkeypatch.setitem(padded.STATES, "cpu", 4 * 16 * 4 * 20)
     assert padded.fits(decoder, ends(5, 5, 4, 3))
     assert not padded.fits(decoder, ends(6, 5, 4, 3))  # 24 tokens with padding
-    monkeypatch.setattr(padded, "STATES", 1 << 30)
+    monkeypatch.setitem(padded.STATES, "cpu", 1 << 30)
     kept = 3 if decoder.spares_head else 5
     monkeypatch.setattr(padded, "BUDGET", 4 * kept * 4 * 64)
     assert padded.fits(decoder, ends(5, 5, 4, 3))
