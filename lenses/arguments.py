@@ -96,7 +96,10 @@ GpusPerWorker = Annotated[
     float | None, typer.Option(min=0, help="GPUs of each worker of Ray: 1 by default where there are any.")
 ]
 RayAddress = Annotated[
-    str | None, typer.Option(help="A Ray cluster that is running; by default one is started here.")
+    str | None,
+    typer.Option(
+        help="A Ray cluster that is running, or auto; by default that of RAY_ADDRESS, else one is started here."
+    ),
 ]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
 Results = Annotated[

@@ -75,7 +75,7 @@ def on_ray(
         lists, model.name, tuple(lenses), every, cluster.workers, cluster.gpus, batch_size, manner,
         model.device, model.dtype,
     )  # fmt: skip
-    with console.resumable(output), ray_cluster.joined(cluster.address):
+    with console.resumable(output), ray_cluster.joined(cluster.address or os.environ.get("RAY_ADDRESS")):
         made = console.watched(making(asked, output, resume=resume))
     terminal.distributed(made, output, console.console())
 

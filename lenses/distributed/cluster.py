@@ -40,7 +40,7 @@ class Workers:
 
 @contextmanager
 def joined(address: str | None) -> Iterator[None]:
-    """A cluster: that of an address or of RAY_ADDRESS, else the one that this process is in, else one that is
+    """A cluster: that of an address, else the one that this process is in, else one that is
     started on this machine, and ends here.
 
     Raises `BadOption` where none answers at the address, and makes of whatever Ray raises inside a `BadRun`.
@@ -68,7 +68,6 @@ def joined(address: str | None) -> Iterator[None]:
 
 
 def _start(address: str | None) -> None:
-    address = address or os.environ.get("RAY_ADDRESS")
     try:
         ray.init(address or "local", configure_logging=False, log_to_driver=False, include_dashboard=False)
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
