@@ -97,9 +97,7 @@ GpusPerWorker = Annotated[
 ]
 RayAddress = Annotated[
     str | None,
-    typer.Option(
-        help="A Ray cluster that is running, or auto; by default that of RAY_ADDRESS, else one is started here."
-    ),
+    typer.Option(help="A Ray cluster, or auto; by default that of RAY_ADDRESS, else one is started here."),
 ]
 Folder = Annotated[Path, typer.Option("--output", "-o", help="The folder that the report is written into.")]
 Results = Annotated[
