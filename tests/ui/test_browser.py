@@ -223,9 +223,8 @@ def test_charts_table_and_comparison_are_downloaded_whole(visit, smol):
     expect(page.locator(".ll-headline")).to_have_text(headline(compared))
 
 
-def test_two_visitors_with_eight_prompts_each_get_their_own_numbers(visit, smol):
-    countries = ["France", "Italy", "Japan", "Spain"]
-    prompts = [f"The {what} of {country} is" for what in ("capital", "language") for country in countries]
+def test_two_visitors_with_four_prompts_each_get_their_own_numbers(visit, smol):
+    prompts = [f"The capital of {country} is" for country in ("France", "Italy", "Japan", "Spain")]
     pages = [visit().open(f"/?lenses={QUICK[0]}") for _ in range(2)]
     expected = {prompt: own(smol, prompt, lenses=QUICK[:1]) for prompt in prompts}
     for mine, theirs in zip(prompts, reversed(prompts), strict=True):
@@ -291,6 +290,8 @@ def test_every_page_fits_the_screen_in_light_and_dark(name, options, visit):
     dark = page.evaluate("getComputedStyle(document.querySelector('.stApp')).backgroundColor")
     assert (dark == "rgb(17, 21, 28)") == (name == "dark")
     shot(page, f"compare-{name}")
+    if name == "dark":  # of the same style sheet and theme everywhere
+        return
     page = visitor.quick(path="/map", more="&answer=4&position=3")
     at_rest(page)
     unclipped(page)
