@@ -169,9 +169,8 @@ def assert_summaries_agree(found, expected) -> None:
 @pytest.mark.parametrize(
     ("lines", "names"),
     [
-        (["w3 w4 w5,,,", "w4 w5,w6,,"], ["ig-lens"]),  # no failure, no group, nothing to disagree with
+        (["w3 w4 w5,,,", "w4 w5,w6,,"], ["dla"]),  # no failure, group, ledger, onset, or other method
         (["w3 w4 w5,nosuch,g,", "w4 w5,nosuch,,"], ["ig-lens", "dla"]),  # no row that is explained
-        (["w3 w4 w5,,g,"], ["dla"]),  # no ledger of probability, so no onset
     ],
 )
 def test_the_pages_numbers_are_those_of_one_machine_also_where_there_is_nothing_of_a_kind(
