@@ -12,9 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TypeAlias
 
-import torch
-
-from lenses import comparison, padded, question, registry, together, tokens
+from lenses import comparison, padded, question, registry, shortage, together, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
 from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
@@ -221,10 +219,9 @@ def _answer(
 
 def _defect(row: Row, error: Exception) -> Outcome:
     """What is said of a row where nothing is known to be wrong with it."""
-    reason = f"this is a defect of LensLedger, and its log says more: {error!r}"
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
-        reason = "there is not enough memory for this prompt: shorten it, or take a machine with more"
-    return Outcome(row, failure=reason, passing=True)
+    short = shortage.no_room(error, "this prompt")
+    defect = f"this is a defect of LensLedger, and its log says more: {error!r}"
+    return Outcome(row, failure=str(short or defect), passing=True)
 
 
 def _refuse_twins(lenses: Sequence[Lens]) -> None:

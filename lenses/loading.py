@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from lenses import catalog, convert, watermark
+from lenses import catalog, convert, shortage, watermark
 from lenses.building import BUILDING
 from lenses.decoder import Decoder
 from lenses.errors import LensesError, UnknownModel, UnsupportedModel
@@ -78,7 +78,8 @@ def loading(
         network, tokenizer, commit = _read(where, number, place)
     network.requires_grad_(False).eval()
     yield Progress(f"proving the readout of {source.name}")
-    return Decoder(network, tokenizer, source.name, name, version or commit)
+    with shortage.noticed(source.name, shortage.SMALLER):
+        return Decoder(network, tokenizer, source.name, name, version or commit)
 
 
 def weights(hub: str, revision: str | None = None) -> int:
@@ -164,7 +165,8 @@ def _reading(where: _Where) -> Iterator[None]:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
-        raise UnknownModel(_why(where, error)) from error
+        short = shortage.no_room(error, where.path, shortage.SMALLER)
+        raise short or UnknownModel(_why(where, error)) from error
 
 
 def _commit(where: _Where) -> str:
@@ -185,7 +187,8 @@ def _tokenizer(where: _Where) -> Any:
             return AutoTokenizer.from_pretrained(**where())
     except Exception as error:
         # As above: the reason is for the user, whatever raised it.
-        raise UnknownModel(
+        short = shortage.no_room(error, f"the tokenizer of {where.path}")
+        raise short or UnknownModel(
             f"the tokenizer of {where.path} can't be read, so no prompt can be: add tokenizer.json and "
             f"tokenizer_config.json ({shorten(str(error), 160, placeholder=' …')})"
         ) from error
