@@ -11,16 +11,16 @@ import pytest
 
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
-    "errors", "shortage", "watermark", "building", "progress", "prompts", "catalog", "quadrature",
-    "fetch", "convert", "offload", "trace", "dispatched", "twin", "handover", "sublayers", "layout",
-    "proof", "passes", "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators",
-    "loading", "variants", "planting", "readout", "halves", "padded", "tokens", "target", "tuned",
-    "planted", "attribution", "block_scores", "readouts", "words", "measure", "surface", "surfacing",
-    "baseline", "lens", "observed", "paths", "updates", "ablation", "methods", "memory", "registry",
-    "grading", "onset", "question", "together", "onsets", "audit", "outcome", "comparison", "corpus",
-    "moments", "refining", "heldout", "unfinished", "fitting", "ranking", "validation", "scoring",
-    "findings", "batch", "parts", "store", "depth_map", "mapping", "receipt", "tables", "cells",
-    "headline", "depth_tables", "summary", "aggregates", "validating", "validation_words", "toy",
+    "errors", "shortage", "devices", "watermark", "building", "progress", "prompts", "catalog",
+    "quadrature", "fetch", "convert", "offload", "trace", "dispatched", "twin", "handover", "sublayers",
+    "layout", "proof", "passes", "waves", "inside", "slopes", "tail", "decoder", "fingerprint",
+    "translators", "loading", "variants", "planting", "readout", "halves", "padded", "tokens", "target",
+    "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure", "surface",
+    "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods", "memory",
+    "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
+    "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "ranking", "validation",
+    "scoring", "findings", "batch", "parts", "store", "depth_map", "mapping", "receipt", "tables",
+    "cells", "headline", "depth_tables", "summary", "aggregates", "validating", "validation_words", "toy",
     "charts", "report", "distributed", "terminal", "console", "listing", "arguments", "printing", "cli",
     "ui",
 ]  # fmt: skip
