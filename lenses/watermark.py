@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import torch
 
 from lenses import devices
@@ -69,18 +70,10 @@ def free(device: torch.device) -> int | None:
         there, _ = torch.cuda.mem_get_info(device)
         return int(there + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
     if device.type == "cpu":
-        told = [one for one in (_available(), _left_of_group()) if one is not None]
-        return min(told, default=None)
+        left = _left_of_group()
+        there = int(psutil.virtual_memory().available)  # without swapping
+        return there if left is None else min(there, left)
     return None
-
-
-def _available() -> int | None:
-    """What Linux says is available without swapping."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
 
 
 def _left_of_group() -> int | None:

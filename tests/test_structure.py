@@ -32,6 +32,7 @@ PLACES = {
     "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
     "pyarrow": {"parts", "report", "prompts", "distributed"},
+    "psutil": {"watermark"},
     "ray": {"distributed"},
     "scipy": {"validation"},
     "xlsxwriter": {"report"},
