@@ -34,7 +34,7 @@ Model = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(
-        help="cpu, cuda, mps, or auto for a model bigger than a device: all devices, then memory, then the "
+        help="cpu, cuda, or auto for a model bigger than a device: all devices, then memory, then the "
         "disk. The best device by default.",
         metavar="NAME",
     ),

@@ -12,12 +12,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TypeAlias
 
-import torch
-
-from lenses import comparison, padded, question, registry, together, tokens
+from lenses import comparison, padded, question, registry, shortage, together, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, BadPrompt, LensesError, NonFinite, UnsupportedLens, UnsupportedModel
+from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -142,25 +140,20 @@ def _answers(
     decoder: Decoder, batch: list[Ready], lenses: Sequence[Lens], step: Progress
 ) -> Generator[Progress, None, Outcomes]:
     """The outcomes of a batch; what goes wrong with all of it is tried again in halves, then alone."""
+    size = 0
     try:
-        asked = _asked(decoder, batch)
-        for k, one in enumerate(asked):
-            if isinstance(one, UnsupportedModel) and len(batch) > 1:
-                # Perhaps the batch's roundings alone: prove it by itself.
-                (asked[k],) = _asked(decoder, [batch[k]])
+        asked = _posed(decoder, batch, lenses)
     except padded.PaddingMatters:
-        return (yield from _parts(decoder, batch, 1, lenses, step))
+        size = 1
     except Exception as error:
         # Too much memory, or a defect: alone, a row says what is wrong with it and holds up no other.
         logging.getLogger(__name__).exception("a batch of %d rows failed", len(batch))
         if len(batch) == 1:
             return (_defect(batch[0][0], error),)
-        return (yield from _parts(decoder, batch, (len(batch) + 1) // 2, lenses, step))
+        size = (len(batch) + 1) // 2
+    if size:  # only here, where the error is gone, and with it the states and logits of what failed
+        return (yield from _parts(decoder, batch, size, lenses, step))
     outcomes = []
-    wanted = [(one.trace, one.target) for one in asked if isinstance(one, Question)]
-    for lens in lenses if len(wanted) > 1 else ():
-        with suppress(UnsupportedLens, NonFinite):  # each row is explained by itself below, and says so
-            lens.prepare(decoder, wanted)
     for (row, *_), one in zip(batch, asked, strict=True):
         outcomes.append((yield from _answer(decoder, row, one, lenses, step)))
     return tuple(outcomes)
@@ -177,6 +170,20 @@ def _parts(
     return made
 
 
+def _posed(decoder: Decoder, batch: list[Ready], lenses: Sequence[Lens]) -> list[Question | LensesError]:
+    """The question of each row, or what is wrong with it; lenses do what they can for all at once."""
+    asked = _asked(decoder, batch)
+    for k, one in enumerate(asked):
+        if isinstance(one, UnsupportedModel) and len(batch) > 1:
+            # Perhaps the batch's roundings alone: prove it by itself.
+            (asked[k],) = _asked(decoder, [batch[k]])
+    wanted = [(one.trace, one.target) for one in asked if isinstance(one, Question)]
+    for lens in lenses if len(wanted) > 1 else ():
+        with suppress(LensesError):  # each row is explained by itself afterwards, and says so
+            lens.prepare(decoder, wanted)
+    return asked
+
+
 def _asked(decoder: Decoder, batch: list[Ready]) -> list[Question | LensesError]:
     if len(batch) > 1:
         return together.ask(decoder, [one[1] for one in batch], [one[0].target for one in batch])
@@ -184,7 +191,7 @@ def _asked(decoder: Decoder, batch: list[Ready]) -> list[Question | LensesError]
     try:
         return [question.aim(decoder, question.read(decoder, prompt), row.target)]
     except LensesError as error:
-        return [error]
+        return [error.with_traceback(None)]
 
 
 def _answer(
@@ -212,10 +219,9 @@ def _answer(
 
 def _defect(row: Row, error: Exception) -> Outcome:
     """What is said of a row where nothing is known to be wrong with it."""
-    reason = f"this is a defect of LensLedger, and its log says more: {error!r}"
-    if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
-        reason = "there is not enough memory for this prompt: shorten it, or take a machine with more"
-    return Outcome(row, failure=reason, passing=True)
+    short = shortage.no_room(error, "this prompt")
+    defect = f"this is a defect of LensLedger, and its log says more: {error!r}"
+    return Outcome(row, failure=str(short or defect), passing=True)
 
 
 def _refuse_twins(lenses: Sequence[Lens]) -> None:

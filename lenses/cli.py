@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from lenses import console, listing, printing
+from lenses import console, listing, printing, shortage
 from lenses.arguments import (
     Against,
     Answer,
@@ -279,9 +279,10 @@ def main() -> None:
     if len(sys.argv) == 1:
         sys.argv.append("--help")
     try:
-        # What comes back is the status of an early end, such as 130 after Ctrl-C.
-        if status := app(standalone_mode=False, prog_name="lenses"):
-            raise SystemExit(status)
+        with shortage.noticed("what was asked for"):
+            # What comes back is the status of an early end, such as 130 after Ctrl-C.
+            if status := app(standalone_mode=False, prog_name="lenses"):
+                raise SystemExit(status)
     except LensesError as error:
         _fail(str(error), 1)
     except UsageError as error:

@@ -20,6 +20,7 @@ from typing import Any
 import platformdirs
 from filelock import FileLock
 
+from lenses import shortage
 from lenses.catalog import Source
 from lenses.errors import UnknownModel, UnsupportedModel
 from lenses.fetch import fetch
@@ -153,7 +154,9 @@ def _dequantise(gguf: Path, folder: Path) -> None:
         except Exception as error:
             # Transformers and gguf raise whatever a file brings them to; the file is what the user has.
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise UnknownModel(f"{gguf.name} can't be read as a GGUF model: {reason[:200]}") from error
+            raise shortage.no_room(error, gguf.name) or UnknownModel(
+                f"{gguf.name} can't be read as a GGUF model: {reason[:200]}"
+            ) from error
         refuse_missing(gguf.name, report)
         try:
             _plain(model).save_pretrained(folder)

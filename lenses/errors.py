@@ -18,7 +18,7 @@ class UnsupportedModel(LensesError):
 
 
 class NoRoom(LensesError):
-    """The model needs more memory than the device has free; the text has the figures."""
+    """There is not enough memory, for a model before it is loaded or for work that was begun."""
 
 
 class UnsupportedLens(LensesError):

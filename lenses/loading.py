@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from lenses import catalog, convert, watermark
+from lenses import catalog, convert, devices, shortage, watermark
 from lenses.building import BUILDING
 from lenses.decoder import Decoder
 from lenses.errors import LensesError, UnknownModel, UnsupportedModel
@@ -44,7 +44,7 @@ def load(
 ) -> Decoder:
     """The decoder of a catalog name, a Hub id, a local folder or a `.gguf` file.
 
-    `dtype` (float32 unless said otherwise) and `device` (an accelerator where there is one) are
+    `dtype` (float32 unless said otherwise) and `device` (an accelerator with float64 where there is one) are
     torch's names; `auto` spreads the model over all devices, then memory, then the disk. Raises
     `UnknownModel`, `UnsupportedModel`, and `NoRoom` where one device has no room for it.
     """
@@ -59,7 +59,7 @@ def loading(
     device: str | None = None,
 ) -> Generator[Progress, None, Decoder]:
     """`load`, with its progress: yields each step and returns the decoder."""
-    number, place = _dtype(dtype), _device(device)
+    number, place = _dtype(dtype), devices.named(device)
     source = catalog.find(model)
     if source.wheel or source.gguf:
         folder = yield from convert.prepare(source)
@@ -78,7 +78,8 @@ def loading(
         network, tokenizer, commit = _read(where, number, place)
     network.requires_grad_(False).eval()
     yield Progress(f"proving the readout of {source.name}")
-    return Decoder(network, tokenizer, source.name, name, version or commit)
+    with shortage.noticed(source.name, shortage.SMALLER):
+        return Decoder(network, tokenizer, source.name, name, version or commit)
 
 
 def weights(hub: str, revision: str | None = None) -> int:
@@ -164,7 +165,8 @@ def _reading(where: _Where) -> Iterator[None]:
         raise
     except Exception as error:
         # Transformers, the Hub's client and tokenizers raise whatever a folder brings them to.
-        raise UnknownModel(_why(where, error)) from error
+        short = shortage.no_room(error, where.path, shortage.SMALLER)
+        raise short or UnknownModel(_why(where, error)) from error
 
 
 def _commit(where: _Where) -> str:
@@ -185,7 +187,8 @@ def _tokenizer(where: _Where) -> Any:
             return AutoTokenizer.from_pretrained(**where())
     except Exception as error:
         # As above: the reason is for the user, whatever raised it.
-        raise UnknownModel(
+        short = shortage.no_room(error, f"the tokenizer of {where.path}")
+        raise short or UnknownModel(
             f"the tokenizer of {where.path} can't be read, so no prompt can be: add tokenizer.json and "
             f"tokenizer_config.json ({shorten(str(error), 160, placeholder=' …')})"
         ) from error
@@ -289,17 +292,3 @@ def _dtype(name: str | None) -> torch.dtype:
     if (name or "float32") not in known:
         raise UnknownModel(f"{name} is no number format for a model: choose {', '.join(known)}")
     return known[name or "float32"]
-
-
-def _device(name: str | None) -> torch.device | None:
-    """The device of that name; None for `auto`: as many as it takes."""
-    if name == "auto":
-        return None
-    if name is None:
-        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return accelerator or torch.device("cpu")
-    try:
-        torch.zeros(1, device=name).item()  # a meta tensor can be made, but holds nothing
-        return torch.device(name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UnknownModel(f"there is no device {name} here: choose auto, cpu, cuda or mps") from error

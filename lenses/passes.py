@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lenses import dispatched, handover
+from lenses import dispatched, handover, shortage
 from lenses.errors import UnsupportedModel
 from lenses.layout import Layout, Positions, text_config
 from lenses.twin import Step, twin
@@ -54,7 +54,7 @@ class Passes:
         try:
             return self.flow(ids)
         except RuntimeError as error:
-            if not self._away:
+            if not self._away or shortage.ran_out(error):
                 raise
             raise UnsupportedModel(
                 f"{self._named} can't be run with weights that are offloaded, since its own code reads some "

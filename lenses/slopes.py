@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as tree
 
+from lenses import shortage
 from lenses.errors import UnsupportedLens
 from lenses.inside import Inside
 from lenses.twin import Step, called, twin
@@ -60,7 +61,7 @@ class Slopes(Inside):
             with torch.enable_grad():
                 self._forward(twin(self.model, steps), ids[:, : self.positions.tokens or 2], None)
         except RuntimeError as error:
-            if not self._away:
+            if not self._away or shortage.ran_out(error):
                 raise
             raise UnsupportedLens(
                 f"whether gradients go through {self._named} can't be tried with weights that are offloaded "

@@ -105,5 +105,5 @@ def _each(
         try:
             made[k] = make(k, thing)
         except LensesError as error:
-            wrong[k] = error
+            wrong[k] = error.with_traceback(None)  # which would hold all that was there when it was raised
     return made

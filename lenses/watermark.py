@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import psutil
 import torch
 
+from lenses import devices
 from lenses.errors import BadOption, NoRoom
 
 ROOM = 512 << 20
@@ -55,12 +57,9 @@ def refuse(name: str, weights: int, dtype: torch.dtype, device: torch.device) ->
 def allowances() -> dict[int | str, int]:
     """Bytes of weights that each accelerator and then the CPU may take, for a model in several places."""
     found: dict[int | str, int | None] = {}
-    if torch.accelerator.is_available():
-        kind = torch.accelerator.current_accelerator()
-        assert kind is not None
+    if (kind := devices.accelerator()) is not None:
         for index in range(torch.accelerator.device_count()):
-            key = kind.type if kind.type == "mps" else index
-            found[key] = free(torch.device(kind.type, index))
+            found[index] = free(torch.device(kind.type, index))
     found["cpu"] = free(torch.device("cpu"))
     return {key: max(0, int(part() * there) - ROOM) for key, there in found.items() if there is not None}
 
@@ -70,21 +69,11 @@ def free(device: torch.device) -> int | None:
     if device.type == "cuda":
         there, _ = torch.cuda.mem_get_info(device)
         return int(there + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
-    if device.type == "mps":
-        return int(torch.mps.recommended_max_memory() - torch.mps.current_allocated_memory())
     if device.type == "cpu":
-        told = [one for one in (_available(), _left_of_group()) if one is not None]
-        return min(told, default=None)
+        left = _left_of_group()
+        there = int(psutil.virtual_memory().available)  # without swapping
+        return there if left is None else min(there, left)
     return None
-
-
-def _available() -> int | None:
-    """What Linux says is available without swapping."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return None
 
 
 def _left_of_group() -> int | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
+import weakref
 
 import numpy as np
 import pytest
@@ -179,6 +181,76 @@ def test_a_pass_that_takes_too_much_memory_is_tried_again_in_halves(monkeypatch)
     found = outcomes(tiny.decoder("gpt2"), rows(WORDS), batch_size=6)
     assert sizes == [6, 3, 2, 3, 2]  # of the halves of 3, what is left over is one row, which goes alone
     assert all(one.comparison is not None for one in found.values())
+
+
+class Big:
+    """Stands for states and logits that a pass holds while it fails."""
+
+
+@pytest.mark.parametrize(
+    ("step", "error"),
+    [
+        ("ask", torch.OutOfMemoryError),
+        ("ask", MemoryError),
+        ("ask", IndexError),
+        ("ask", padded.PaddingMatters),
+        ("prepare", torch.OutOfMemoryError),
+    ],
+)
+def test_what_failed_is_out_of_memory_before_it_is_tried_again(step, error, monkeypatch, quiet):
+    held, alive, read, logit_lens = [], [], question.read, type(registry.get("logit-lens"))
+
+    def failing(*_):
+        alive.append(sum(one() is not None for one in held))
+        big = Big()
+        held.append(weakref.ref(big))
+        raise error
+
+    def alone(*given):
+        alive.append(sum(one() is not None for one in held))
+        return read(*given)
+
+    monkeypatch.setattr(question, "read", alone)
+    monkeypatch.setattr(*((together, "ask") if step == "ask" else (logit_lens, "prepare")), failing)
+    found = outcomes(tiny.decoder("gpt2"), rows(WORDS), ["logit-lens"], batch_size=6)
+    assert all(one.comparison is not None for one in found.values())
+    assert len(alive) > len(WORDS)  # several at once, and then each alone
+    assert not any(alive)
+
+
+def test_what_is_wrong_with_one_prompt_keeps_none_of_the_others_states(monkeypatch, quiet):
+    traces, held = padded.traces, []
+
+    def watched(*given):
+        made = traces(*given)
+        held.extend(map(weakref.ref, made))
+        return made
+
+    monkeypatch.setattr(padded, "traces", watched)
+    asked = [Row(k, k + 1, text, "w5") for k, text in enumerate(WORDS, start=1)]
+    decoder = tiny.decoder("gpt2")
+    choose = question.choose
+
+    def refuses(decoder, reading, target):
+        if len(reading.prompt.tokens) == 1:
+            raise BadPrompt("not this one")
+        return choose(decoder, reading, target)
+
+    monkeypatch.setattr(question, "choose", refuses)
+    found = outcomes(decoder, asked)
+    assert [number for number, one in found.items() if one.failure] == [2]
+    assert len(held) == len(WORDS)
+    assert not [one for one in held if one() is not None]
+
+
+@pytest.fixture
+def quiet():
+    """No log that keeps what it is told, and no garbage collector to clean up behind."""
+    logging.disable()
+    gc.disable()
+    yield
+    gc.enable()
+    logging.disable(logging.NOTSET)
 
 
 def dynamic() -> Decoder:

@@ -105,7 +105,7 @@ WRONG = [
     (asked("w3", ""), 1, "smollm2-135m"),
     (("compare", "w3", "--model", "llama", "--lens", "no-such-lens"), 1, "choose from ig-lens, logit-lens"),
     (asked("w3", "llama", "--depths", "0,4"), 1, "depth 4 is outside 0…3"),
-    (asked("w3", "llama", "--device", "abacus"), 1, "no device abacus here: choose auto, cpu, cuda or mps"),
+    (asked("w3", "llama", "--device", "abacus"), 1, "no device abacus here: choose auto, cpu or cuda"),
     (asked("w3", "llama", "--dtype", "int3"), 1, "int3 is no number format"),
     (asked("w3", "llama", "--depths", "1,b"), 1, "as 0,4,8, not '1,b'"),
     (

@@ -11,17 +11,18 @@ import pytest
 
 HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
-    "errors", "watermark", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert",
-    "offload", "trace", "dispatched", "twin", "handover", "sublayers", "layout", "proof", "passes",
-    "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators", "loading", "variants",
-    "planting", "readout", "halves", "padded", "tokens", "target", "tuned", "planted", "attribution",
-    "block_scores", "readouts", "words", "measure", "surface", "surfacing", "baseline", "lens",
-    "observed", "paths", "updates", "ablation", "methods", "memory", "registry", "grading", "onset",
-    "question", "together", "onsets", "audit", "outcome", "comparison", "corpus", "moments", "refining",
-    "heldout", "unfinished", "fitting", "ranking", "validation", "scoring", "findings", "batch", "parts",
-    "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "summary",
-    "aggregates", "validating", "validation_words", "toy", "charts", "report", "distributed", "terminal",
-    "console", "listing", "arguments", "printing", "cli", "ui",
+    "errors", "shortage", "devices", "watermark", "building", "progress", "prompts", "catalog",
+    "quadrature", "fetch", "convert", "offload", "trace", "dispatched", "twin", "handover", "sublayers",
+    "layout", "proof", "passes", "waves", "inside", "slopes", "tail", "decoder", "fingerprint",
+    "translators", "loading", "variants", "planting", "readout", "halves", "padded", "tokens", "target",
+    "tuned", "planted", "attribution", "block_scores", "readouts", "words", "measure", "surface",
+    "surfacing", "baseline", "lens", "observed", "paths", "updates", "ablation", "methods", "memory",
+    "registry", "grading", "onset", "question", "together", "onsets", "audit", "outcome", "comparison",
+    "corpus", "moments", "refining", "heldout", "unfinished", "fitting", "ranking", "validation",
+    "scoring", "findings", "batch", "parts", "store", "depth_map", "mapping", "receipt", "tables",
+    "cells", "headline", "depth_tables", "summary", "aggregates", "validating", "validation_words", "toy",
+    "charts", "report", "distributed", "terminal", "console", "listing", "arguments", "printing", "cli",
+    "ui",
 ]  # fmt: skip
 PLACES = {
     "streamlit": {"ui"},
@@ -31,6 +32,7 @@ PLACES = {
     "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
     "pyarrow": {"parts", "report", "prompts", "distributed"},
+    "psutil": {"watermark"},
     "ray": {"distributed"},
     "scipy": {"validation"},
     "xlsxwriter": {"report"},

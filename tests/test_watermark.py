@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
 import pytest
 import torch
 
 import lenses
-from lenses import loading, watermark
+from lenses import devices, loading, watermark
 from lenses.errors import BadOption, NoRoom
 from tests import tiny
 
@@ -67,20 +71,41 @@ def test_a_part_that_is_none_is_a_sentence(text, monkeypatch):
         watermark.part()
 
 
+def available(monkeypatch, bytes: int) -> None:
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(available=bytes))
+
+
 def test_this_machine_says_how_much_is_free():
-    free = watermark.free(CPU)
-    assert free is None or free > 1 << 20
+    assert watermark.free(CPU) > 1 << 20
     assert watermark.free(torch.device("meta")) is None
 
 
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="Linux alone has this file")
+def test_what_is_free_is_what_linux_can_give_without_swapping():
+    lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    told = int(lines["MemAvailable"].split()[0]) * 1024
+    # Other processes take and give between the two looks.
+    assert psutil.virtual_memory().available == pytest.approx(told, rel=0.2)
+
+
+def test_memory_is_used_before_the_disk_where_no_file_tells_of_it(monkeypatch, tmp_path):
+    """As on macOS and Windows, which have neither /proc nor groups."""
+    monkeypatch.setattr(watermark, "GROUP", tmp_path / "none")
+    monkeypatch.setattr(devices, "accelerator", lambda: None)
+    monkeypatch.setenv("LENSES_MEMORY", "0.5")
+    available(monkeypatch, 10 << 30)
+    assert watermark.allowances() == {"cpu": (5 << 30) - watermark.ROOM}
+
+
 def test_a_containers_limit_counts_where_it_is_less(monkeypatch, tmp_path):
+    available(monkeypatch, 600_000)
     (tmp_path / "memory.max").write_text("1000000\n")
     (tmp_path / "memory.current").write_text("700000\n")
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 200000\n")
     monkeypatch.setattr(watermark, "GROUP", tmp_path)
     assert watermark.free(CPU) == 500_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert watermark.free(CPU) == watermark._available()
+    assert watermark.free(CPU) == 600_000
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2"])

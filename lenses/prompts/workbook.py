@@ -18,6 +18,7 @@ from openpyxl.reader.excel import ExcelReader
 from openpyxl.xml.constants import SHARED_STRINGS, SHEET_MAIN_NS
 from openpyxl.xml.functions import iterparse
 
+from lenses import shortage
 from lenses.errors import BadPromptFile
 from lenses.prompts.marks import Fault, Figure
 
@@ -79,7 +80,7 @@ def _refusing(name: str) -> Iterator[None]:
     except BadPromptFile:
         raise
     except Exception as error:
-        raise BadPromptFile(
+        raise shortage.no_room(error, name, "save it as CSV") or BadPromptFile(
             f"{name} is damaged or no workbook that can be read: save it again as .xlsx"
         ) from error
 

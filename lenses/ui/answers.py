@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from lenses import shortage
 from lenses.building import BUILDING
 from lenses.errors import BadPrompt, LensesError
 from lenses.ui.jobs import Failed, Jobs, Work
@@ -68,10 +69,13 @@ def jobs() -> Jobs:
 
 @contextmanager
 def quickly() -> Iterator[None]:
-    """While a page does its own quick work, slow work rests between two steps, also that of lists."""
+    """While a page does its own quick work, slow work rests between two steps, also that of lists.
+
+    Raises `NoRoom` where memory runs out over it.
+    """
     from lenses.ui.runs import queue
 
-    with jobs().quickly(), queue().quickly():
+    with jobs().quickly(), queue().quickly(), shortage.noticed("this text"):
         yield
 
 
@@ -141,9 +145,9 @@ def answer(
         seen = jobs().results.recall(
             ("surface", *about), lambda: look(held.decoder, asked.trace, asked.target)
         )  # fmt: skip
-    cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
-    done = [card.result for card in cards if card.result is not None]
-    return Answer(gather(held.decoder, asked, done), seen, cards)
+        cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
+        done = [card.result for card in cards if card.result is not None]
+        return Answer(gather(held.decoder, asked, done), seen, cards)
 
 
 def map_work(held: Held, ask: Ask, lens: Lens, count: int) -> Work:
@@ -168,7 +172,8 @@ def _quick(held: Held, asked: Question, lens: Lens, key: Hashable) -> Result | F
 
     def make() -> Result | Failed:
         try:
-            return explain(held.decoder, asked, lens)
+            with shortage.noticed("this text"):
+                return explain(held.decoder, asked, lens)
         except LensesError as refusal:
             return Failed(str(refusal))
 

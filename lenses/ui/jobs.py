@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from lenses import shortage
 from lenses.errors import LensesError
 from lenses.progress import Progress
 from lenses.ui.results import Results
@@ -162,7 +163,8 @@ class Jobs:
         try:
             work = job.work()
             try:
-                made = self._steps(key, job, work)
+                with shortage.noticed("what was asked for"):
+                    made = self._steps(key, job, work)
             finally:
                 work.close()
         except LensesError as error:

@@ -111,7 +111,7 @@ def choose() -> None:
             help="A name of the list, or type a Hub id (owner/model), a folder or a .gguf file.",
         )  # fmt: skip
         dtype = st.selectbox("Number format", list(DTYPES), key="model_dtype", persist_state="session")
-        devices = [fixed.device] if fixed.device else [BEST, "auto", "cpu", "cuda", "mps"]
+        devices = [fixed.device] if fixed.device else [BEST, "auto", "cpu", "cuda"]
         device = st.selectbox(
             "Device", devices, key="model_device", persist_state="session",
             help="auto: for a model bigger than a device, over all devices, then memory, then the disk.",
