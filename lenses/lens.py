@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args, get_type_hints, runtime_checkable
 
@@ -183,10 +183,8 @@ def choices(kind: Any) -> list[str]:
     return [one for part in get_args(kind) for one in ([part] if isinstance(part, str) else choices(part))]
 
 
-@functools.cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The types of its fields: to find them takes longer than all that is checked by them."""
-    return get_type_hints(kind)
+_hints: Callable[[Any], dict[str, Any]] = functools.cache(get_type_hints)
+"""The types of a lens's fields: to find them takes longer than all that is checked by them."""
 
 
 def _problem(kind: Any, least: int, most: int, value: Any) -> str:
