@@ -537,7 +537,7 @@ def one_by_one(text: str) -> list[tuple[int, list[str], bool]]:
 
 
 @given(st.text('"", \n\ra', max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_broken_quote_costs_one_record_and_no_other(text):
     found = list(records(io.StringIO(text, newline=""), ","))
     assert [(r.line, r.cells, bool(r.problem)) for r in found] == one_by_one(text)
@@ -570,7 +570,7 @@ def read_or_refuse(data: bytes, name: str, **manner: object) -> None:
 
 
 @given(data=st.binary(max_size=80), name=st.sampled_from(NAMES), header=st.sampled_from([None, True, False]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_any_bytes_are_a_list_or_are_refused(data, name, header):
     read_or_refuse(data, name, header=header)
     read_or_refuse(b"prompt\n" + data, name, header=header)
@@ -589,7 +589,7 @@ def damaged(draw: st.DrawFn) -> tuple[str, bytes]:
 
 
 @given(damaged())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_a_damaged_file_is_a_list_or_is_refused(file):
     name, data = file
     read_or_refuse(data, name)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import lenses
-from lenses import baseline, comparison, readout
+from lenses import baseline, comparison, readout, registry
 from lenses.attribution import Verdict
 
 pytestmark = pytest.mark.real
@@ -68,7 +68,10 @@ def test_the_top_tokens_are_the_float64_values(smol):
 
 
 def test_all_lenses_answer_side_by_side(smol):
-    found = comparison.compare(smol, "The capital of France is")
+    # Layer IG, which takes most of a minute here, is pinned with the page's example.
+    found = comparison.compare(
+        smol, "The capital of France is", lenses=[name for name in registry.LENSES if name != "layer-ig"]
+    )
     verdicts = {r.attribution.lens: r.additivity.verdict for r in found.results}
     assert found.target_text == " Paris"
     assert found.probability == pytest.approx(0.7725, abs=5e-5)

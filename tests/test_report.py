@@ -332,7 +332,7 @@ def one():
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(texts=st.lists(st.tuples(ANY.filter(str.strip), ANY, ANY), min_size=1, max_size=4))
 def test_any_text_reads_back_from_every_file(one, texts, tmp_path_factory):
     folder = tmp_path_factory.mktemp("any")

@@ -64,7 +64,7 @@ def test_a_label_shows_what_was_typed_and_nothing_of_how_the_vocabulary_spells_i
 
 
 @given(text=st.text(max_size=40))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_the_tokens_of_any_text_join_to_the_text(smol, text):
     ids = tokens.plain_ids(smol.tokenizer, text)
     found = tokens.as_tokens(smol.tokenizer, ids)
@@ -77,7 +77,7 @@ def test_the_tokens_of_any_text_join_to_the_text(smol, text):
 
 
 @given(text=st.text(st.characters(codec="utf-8", exclude_categories=["Cn", "Co"]), min_size=1, max_size=4))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_no_label_is_empty_or_holds_a_replacement_or_a_line_end(smol, text):
     for label in labels(smol.tokenizer, text):
         assert label.strip()
