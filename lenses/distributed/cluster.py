@@ -140,7 +140,19 @@ def said(error: BaseException) -> str:
     """One line of what Ray says of an error: its innermost cause, without the trace of a worker."""
     while error.__cause__ is not None:
         error = error.__cause__
-    return _first_line(error.cause if isinstance(error, ray.exceptions.RayTaskError) else error)
+    if not isinstance(error, ray.exceptions.RayTaskError):
+        return _first_line(error)
+    if isinstance(error.cause, ray.exceptions.UserCodeException):  # its own cause is in the trace alone
+        return _innermost(str(error))
+    return _first_line(error.cause)
+
+
+def _innermost(trace: str) -> str:
+    """What the first exception of a chain says, by Python's own way of printing one."""
+    lines = trace.partition("\n\nThe above exception was")[0].splitlines()
+    start = max((k for k, line in enumerate(lines) if line[:1].isspace()), default=-1) + 1
+    kind, _, text = lines[start].partition(": ") if start < len(lines) else ("", "", "")
+    return text or kind or "it does not say why"
 
 
 def _first_line(error: BaseException) -> str:
