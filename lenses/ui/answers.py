@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from lenses.question import Question, Reading
     from lenses.surface import Surface
     from lenses.tokens import Prompt
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 
 @dataclass(frozen=True)

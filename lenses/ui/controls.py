@@ -18,7 +18,7 @@ from lenses.ui.text import chips, label, message
 if TYPE_CHECKING:
     from lenses.question import Reading
     from lenses.tokens import Prompt
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 LAST = -1  # an option of None would be shown as no choice at all
 LIKELY = 10

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lenses.prompts import PromptList
     from lenses.report import Archived
     from lenses.store import Store
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 DIGITS = 24
 """Of the digest that names a run's folder."""

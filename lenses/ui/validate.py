@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from lenses.lens import Lens
     from lenses.prompts import PromptList
     from lenses.store import Store
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
     from lenses.validating import Validated
 
 INTRO = (

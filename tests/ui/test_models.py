@@ -47,6 +47,18 @@ def test_four_models_loaded_one_after_another_leave_one_alive(folders, fresh):
     assert decoders[-1]() is not None
 
 
+def test_as_many_models_stay_as_the_host_says_and_the_one_unused_longest_goes_first(
+    folders, fresh, monkeypatch
+):
+    monkeypatch.setenv("LENSES_MODELS_KEPT", "2")
+    first, second, third = (models.choice_of(folders[family]) for family in FAMILIES[:3])
+    load(first)
+    load(second)
+    assert models.held(first) is not None
+    load(third)
+    assert [models.held(one) is not None for one in (first, second, third)] == [True, False, True]
+
+
 def test_five_sessions_that_start_at_once_load_the_model_once(folders, fresh, monkeypatch):
     from lenses import loading
 

@@ -10,6 +10,7 @@ import streamlit as st
 
 import lenses
 from lenses import registry
+from lenses.errors import BadOption
 from lenses.ui import models, options
 from lenses.ui.answers import jobs
 from lenses.ui.settings import settings
@@ -333,11 +334,17 @@ def test_what_failed_can_be_tried_again(folder, fresh, monkeypatch):
     assert len(charts(at)) == len(HAVE) + 3
 
 
-def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
-    monkeypatch.setenv("LENSES_MAX_TOKENS", "many")
+@pytest.mark.parametrize(
+    "name", ["LENSES_MAX_TOKENS", "LENSES_MAX_ROWS", "LENSES_QUEUE", "LENSES_MODELS_KEPT"]
+)
+def test_a_setting_that_is_no_number_is_a_sentence(name, monkeypatch):
+    for text in ("many", "two", "0", "-1", "1.5", "²", "9" * 5000):
+        monkeypatch.setenv(name, text)
+        with pytest.raises(BadOption, match=f"{name} must be a whole number of at least 1, not"):
+            settings()
     at = app().run()
     assert not at.exception
-    assert "LENSES_MAX_TOKENS must be a whole number of at least 1, not 'many'" in texts(at)
+    assert f"{name} must be a whole number of at least 1, not '999" in texts(at)
 
 
 def test_the_settings_are_read_from_the_environment(monkeypatch):
@@ -345,7 +352,9 @@ def test_the_settings_are_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("LENSES_QUEUE", "3")
     monkeypatch.setenv("LENSES_MAX_ROWS", "200")
     monkeypatch.setenv("LENSES_MODELS", "gpt2")
+    monkeypatch.setenv("LENSES_MODELS_KEPT", "2")
     assert (settings().queue, settings().max_rows, settings().hosted) == (3, 200, True)
+    assert settings().kept == 2
 
 
 def test_a_lens_that_can_be_done_without_is_and_comes_back_when_wanted(folder, fresh):
