@@ -101,7 +101,7 @@ def reading(held: Held, ask: Ask) -> Reading:
             found = read(held.decoder, prompt(held, ask), ask.position)
         return replace(found, trace=found.trace.to("cpu"))
 
-    return jobs().results.recall(("reading", held.serial, ask), make)
+    return jobs().results.recall(_read_of(held, ask), make)
 
 
 def question(held: Held, ask: Ask, target: str | int | None) -> Question:
@@ -141,6 +141,7 @@ def answer(
         seen = jobs().results.recall(
             ("surface", *about), lambda: look(held.decoder, asked.trace, asked.target)
         )  # fmt: skip
+    jobs().results.weigh(_read_of(held, ask))  # its trace remembers the states of other words by now
     cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
     done = [card.result for card in cards if card.result is not None]
     return Answer(gather(held.decoder, asked, done), seen, cards)
@@ -155,6 +156,11 @@ def map_work(held: Held, ask: Ask, lens: Lens, count: int) -> Work:
         return (yield from mapping(held.decoder, prompt(held, ask), lens, answer=count, top=5))
 
     return work
+
+
+def _read_of(held: Held, ask: Ask) -> Hashable:
+    """The key of a reading."""
+    return "reading", held.serial, ask
 
 
 def _card(lens: Lens, key: Hashable, made: Result | Failed | None, stopped: bool) -> Card:
