@@ -18,7 +18,14 @@ class UnsupportedModel(LensesError):
 
 
 class NoRoom(LensesError):
-    """The model needs more memory than the device has free; the text has the figures."""
+    """The model needs more memory than the device has free; the text has the figures.
+
+    `lacking` bytes more would have to be free on `device`.
+    """
+
+    def __init__(self, text: str, device: str = "", lacking: int = 0) -> None:
+        super().__init__(text)
+        self.device, self.lacking = device, lacking
 
 
 class UnsupportedLens(LensesError):

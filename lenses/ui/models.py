@@ -1,7 +1,7 @@
 """The models in memory: at most so many, each loaded once however many visitors ask for it.
 
 A job of its own loads what is not on the shelf. A model that can't be loaded leaves the shelf, and what
-visitors use, as it was.
+visitors use, as it was; one that fits only where another goes takes its place (`room`).
 """
 
 from __future__ import annotations
@@ -9,15 +9,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from lenses.errors import NoRoom
 from lenses.progress import Progress
 from lenses.ui.jobs import Failed, Jobs, State
 from lenses.ui.results import Results
+from lenses.ui.room import make_room
 from lenses.ui.settings import settings
 from lenses.ui.shelf import Choice, Held, Shelf, serials
+
+if TYPE_CHECKING:
+    from lenses.decoder import Decoder
 
 
 @st.cache_resource(show_spinner=False)
@@ -67,14 +72,24 @@ def _failure(choice: Choice) -> Failed | None:
 def _load(choice: Choice) -> Generator[Progress, None, Loaded]:
     settings().refuse(choice.name)
     yield Progress("importing torch and transformers")
-    from lenses.loading import loading
-
-    decoder = yield from loading(
-        choice.name, revision=choice.revision, dtype=choice.dtype, device=choice.device
-    )
+    try:
+        decoder = yield from _decoder(choice)
+    except NoRoom as refusal:
+        yield from make_room(shelf(), refusal, _release)
+        decoder = yield from _decoder(choice)
     shelf().put(Held(choice, decoder, next(serials)))
     _release()
     return Loaded()
+
+
+def _decoder(choice: Choice) -> Generator[Progress, None, Decoder]:
+    from lenses.loading import loading
+
+    return (
+        yield from loading(
+            choice.name, revision=choice.revision, dtype=choice.dtype, device=choice.device
+        )
+    )  # fmt: skip
 
 
 def _release() -> None:

@@ -48,3 +48,15 @@ class Shelf:
     def put(self, held: Held) -> None:
         with self._lock:
             self._held[held.choice] = held
+
+    def take(self, choice: Choice) -> Held | None:
+        """The model of a choice, which is not on the shelf any more."""
+        with self._lock:
+            found: Held | None = self._held.pop(choice, None)
+            return found
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """What is there, the one that goes first first."""
+        with self._lock:
+            return tuple(self._held)
