@@ -16,7 +16,7 @@ ORDER = [
     "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators", "loading", "variants",
     "planting", "readout", "halves", "padded", "tokens", "target", "tuned", "planted", "attribution",
     "block_scores", "readouts", "words", "measure", "surface", "surfacing", "baseline", "lens",
-    "observed", "paths", "updates", "ablation", "methods", "memory", "registry", "grading", "onset",
+    "limits", "observed", "paths", "updates", "ablation", "methods", "memory", "registry", "grading", "onset",
     "question", "together", "onsets", "audit", "outcome", "comparison", "corpus", "moments", "refining",
     "heldout", "unfinished", "fitting", "ranking", "validation", "scoring", "findings", "batch", "parts",
     "store", "depth_map", "mapping", "receipt", "tables", "cells", "headline", "depth_tables", "summary",

@@ -76,8 +76,12 @@ def size(value: Any) -> int:
         some = value[:SAMPLE]
         return 60 + sum(map(size, some)) * len(value) // max(1, len(some))
     if isinstance(value, Mapping):
-        # Of keys only texts count: the others, as those of a trace's memo, name what is kept elsewhere. A
-        # copy at once, since other threads may read off the same trace.
-        entries = list(value.items())
-        return 60 + sum((size(key) if isinstance(key, str) else 60) + size(entry) for key, entry in entries)
+        # A copy at once, since other threads may read off the same trace.
+        return 60 + sum(_named(key) + size(entry) for key, entry in list(value.items()))
     return 60 + (len(value) if isinstance(value, str) else 0)
+
+
+def _named(key: Any) -> int:
+    """The bytes of a key: its texts; all else in it, as in those of a trace's memo, is kept elsewhere."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return 60 + sum(len(part) for part in parts if isinstance(part, str))

@@ -19,11 +19,12 @@ from tests import tiny
 
 
 def tensors(value: object) -> int:
-    """The bytes of every array that can be reached from a value, one after another."""
+    """The bytes of every array that can be reached from a value, one after another, and of long names."""
     if isinstance(value, torch.Tensor | np.ndarray):
         return value.nbytes
     if isinstance(value, Mapping):
-        return sum(tensors(entry) for entry in value.values())
+        texts = (part for key in value if isinstance(key, tuple) for part in key if isinstance(part, str))
+        return sum(map(tensors, value.values())) + sum(map(len, texts))
     if isinstance(value, tuple | list):
         return sum(map(tensors, value))
     if dataclasses.is_dataclass(value):
@@ -43,6 +44,7 @@ def asked():
         ("logit-lens", {"readout": "difference", "against": "w9 w7 w3"}),
         ("ig-lens", {"halves": True}),
         ("ig-lens", {"halves": True, "readout": "log-odds", "against": "w9 w7 w3"}),
+        ("ig-lens", {"baseline": "corpus", "corpus": "w9 w7 w3 " * 500}),
         ("tuned-lens", {}),
     ],
 )
