@@ -13,7 +13,8 @@ HOME = Path(__file__).parent.parent / "lenses"
 ORDER = [
     "errors", "watermark", "building", "progress", "prompts", "catalog", "quadrature", "fetch", "convert",
     "offload", "trace", "dispatched", "twin", "handover", "sublayers", "layout", "proof", "passes",
-    "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators", "loading", "variants",
+    "waves", "inside", "slopes", "tail", "decoder", "fingerprint", "translators", "hub", "loading",
+    "variants",
     "planting", "readout", "halves", "padded", "tokens", "target", "tuned", "planted", "attribution",
     "block_scores", "readouts", "words", "measure", "surface", "surfacing", "baseline", "lens",
     "limits", "observed", "paths", "updates", "ablation", "methods", "memory", "registry", "grading", "onset",
@@ -27,7 +28,7 @@ PLACES = {
     "streamlit": {"ui"},
     "altair": {"charts"},
     "captum": {"methods"},
-    "transformers": {"loading", "convert", "planting"},
+    "transformers": {"loading", "hub", "convert", "planting"},
     "typer": {"arguments", "cli"},
     "openpyxl": {"prompts"},
     "pyarrow": {"parts", "report", "prompts", "distributed"},
