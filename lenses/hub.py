@@ -80,8 +80,9 @@ def named(revision: str | None) -> str | None:
     return revision
 
 
-def fetching(where: Where, config: Any) -> Generator[str, None, Where]:
-    """Fetch the files of a Hub model, each named before it comes; returns where it is then read from.
+def fetching(where: Where, config: Any) -> Generator[str, None, Where | None]:
+    """Fetch the files of a Hub model, each named before it comes; returns where it is then read from, or
+    None for a repository of another kind.
 
     Raises whatever the Hub's client raises.
     """
@@ -89,17 +90,17 @@ def fetching(where: Where, config: Any) -> Generator[str, None, Where]:
         return where
     yield ADAPTER
     if _cached(where, ADAPTER) is not None or getattr(config, "transformers_weights", None) is not None:
-        return where
+        return None
     yield WEIGHTS
     if _cached(where, WEIGHTS) is None:
         index = _cached(where, INDEX)
         if index is None:
-            return where
+            return None
         shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
         for number, name in enumerate(shards, start=1):
             yield f"{name}, file {number} of {len(shards)}"
             if _cached(where, name) is None:
-                return where
+                return None
     yield GENERATION
     _cached(where, GENERATION)
     return replace(where, local=True)

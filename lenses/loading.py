@@ -70,14 +70,14 @@ def loading(
         name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
     config = _fitting(where, number, place)
-    where = where.pinned()
-    tokenizer = _tokenizer(where)
-    here = (yield from _fetched(where, config, source.name)) if source.hub else where
+    pinned = where.pinned()
+    tokenizer = _tokenizer(pinned)
+    here = (yield from _fetched(pinned, config, source.name)) if source.hub else pinned
     with BUILDING:
-        network = _read(here, config, number, place)
+        network = _read(here or where, config, number, place)
     network.requires_grad_(False).eval()
     yield Progress(f"proving the readout of {source.name}")
-    return Decoder(network, tokenizer, source.name, name, version or where.commit())
+    return Decoder(network, tokenizer, source.name, name, version or pinned.commit())
 
 
 def weights(hub: str, revision: str | None = None) -> int:
@@ -105,15 +105,16 @@ def _fitting(where: Where, dtype: torch.dtype, place: torch.device | None) -> An
     return config
 
 
-def _fetched(where: Where, config: Any, name: str) -> Generator[Progress, None, Where]:
-    """Where a Hub model is once its files are here: nothing is fetched while it is built."""
+def _fetched(where: Where, config: Any, name: str) -> Generator[Progress, None, Where | None]:
+    """Where a Hub model is once its files are here, so that nothing is fetched while it is built; None for
+    one of a kind that only transformers fetches."""
     files = fetching(where, config)
     while True:
         with _reading(where):
             try:
                 step = next(files)
             except StopIteration as end:
-                found: Where = end.value
+                found: Where | None = end.value
                 return found
         yield Progress(f"fetching {name} from the Hugging Face Hub: {step}")
 

@@ -127,7 +127,7 @@ def test_a_repository_of_another_kind_is_left_to_transformers(what, tmp_path, mo
     monkeypatch.setattr(loading, "_read", lambda where, *given: seen.append(where) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         lenses.load("owner/name")
-    assert [where.local for where in seen] == [False]
+    assert [(where.local, where.revision) for where in seen] == [(False, None)]
 
 
 def test_what_goes_wrong_while_a_file_is_fetched_is_a_sentence(tmp_path, monkeypatch):
