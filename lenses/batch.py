@@ -12,10 +12,10 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TypeAlias
 
-from lenses import comparison, padded, question, registry, shortage, together, tokens
+from lenses import comparison, limits, padded, question, registry, shortage, together, tokens
 from lenses import target as targets
 from lenses.decoder import Decoder
-from lenses.errors import BadOption, BadPrompt, LensesError, UnsupportedModel
+from lenses.errors import BadOption, LensesError, UnsupportedModel
 from lenses.findings import Outcome
 from lenses.lens import Lens
 from lenses.progress import Progress
@@ -68,7 +68,8 @@ def running(
 ) -> Iterator[Progress | Outcomes]:
     """The outcomes of one batch after another, and before and between them how far the work is.
 
-    All rows of a batch are of one `window`; a prompt of more than `longest` tokens is a failure. Rows that
+    All rows of a batch are of one `window`; a prompt of more than `longest` tokens, or with more of them
+    together with a word that is read after it, is a failure. Rows that
     are `known` are left out, and the others go in the batches that they would be in without that: a run
     that goes on makes the very roundings of one that was never stopped.
     """
@@ -81,7 +82,7 @@ def running(
         for row in members:
             yield Progress("reading the prompts", done, total)
             try:
-                ready.append(_encoded(decoder, row, longest))
+                ready.append(_encoded(decoder, row, lenses, longest))
             except LensesError as error:
                 failed += [Outcome(row, failure=str(error))] if row.row not in known else []
         if failed:
@@ -104,17 +105,18 @@ def window(row: int) -> int:
     return (row - 1) // WINDOW
 
 
-def _encoded(decoder: Decoder, row: Row, longest: int | None) -> Ready:
+def _encoded(decoder: Decoder, row: Row, lenses: Sequence[Lens], longest: int | None) -> Ready:
     if row.problem:
         raise LensesError(row.problem)
+    limits.refuse_text("the prompt", row.prompt, longest)
     prompt = tokens.encode(decoder.tokenizer, row.prompt)
-    if longest is not None and len(prompt.tokens) > longest:
-        raise BadPrompt(
-            f"the prompt has {len(prompt.tokens)} tokens and at most {longest} are taken here: leave out "
-            f"{len(prompt.tokens) - longest}"
-        )
+    limits.refuse("the prompt has", len(prompt.tokens), longest)
     last = len(prompt.tokens) - 1
-    word = targets.written(decoder.tokenizer, prompt, last, row.target)
+    given = decoder.tokenizer, prompt, last
+    limits.refuse_words(*given, [row.target] if row.target else [], longest)
+    for lens in lenses:
+        limits.refuse_lens(lens, *given, longest)
+    word = targets.written(*given, row.target)
     return row, prompt, range(last, last + max(1, len(word)))
 
 

@@ -18,7 +18,14 @@ class UnsupportedModel(LensesError):
 
 
 class NoRoom(LensesError):
-    """There is not enough memory, for a model before it is loaded or for work that was begun."""
+    """There is not enough memory, for a model before it is loaded or for work that was begun.
+
+    Of a model that is not loaded, `lacking` bytes more would have to be free on `device`.
+    """
+
+    def __init__(self, text: str, device: str = "", lacking: int = 0) -> None:
+        super().__init__(text)
+        self.device, self.lacking = device, lacking
 
 
 class UnsupportedLens(LensesError):

@@ -108,6 +108,8 @@ def option(
     shared: bool = False,
     meanings: Mapping[str, str] | None = None,
     path: bool = False,
+    memory: bool = False,
+    word: bool = False,
 ) -> Any:
     """A dataclass field that is an option: its default, what it does, and when it matters.
 
@@ -115,11 +117,13 @@ def option(
     smallest whole number allowed and `most` the largest; `live` tells that a change is cheap enough to be
     shown at once; `shared` that it means the same in every lens that has it, so that one control sets
     it for all of them; `meanings` says of each of its choices what it is; `path`
-    that it names a place on the machine, which visitors of a hosted page may not.
+    that it names a place on the machine, and `memory` that it says how much is taken of it, which visitors of
+    a hosted page may not; `word` that it is a text which the model reads after the prompt, and which counts
+    against a host's limit with it.
     """
     about = {
         "help": help, "when": when, "least": least, "most": most, "live": live, "shared": shared,
-        "meanings": meanings or {}, "path": path,
+        "meanings": meanings or {}, "path": path, "memory": memory, "word": word,
     }  # fmt: skip
     return field(default=default, metadata=about)
 

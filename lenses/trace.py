@@ -21,7 +21,8 @@ class Trace:
         default_factory=WeakKeyDictionary, repr=False, compare=False
     )
     """What a decoder has read off this trace already (`readout.depths`: small; `halves.middle`: about as
-    large as the trace, where it was asked for); never an input."""
+    large as the trace, where it was asked for; `words.at_place`: the traces of a few other words, up to a
+    bound); never an input."""
 
     def __getitem__(self, depth: int) -> Float[Tensor, "position width"]:
         return self.residual[depth]

@@ -7,11 +7,13 @@ guessed: where a system doesn't tell, nothing is refused.
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 
 import psutil
 import torch
+from torch import nn
 
 from lenses import devices
 from lenses.errors import BadOption, NoRoom
@@ -50,7 +52,16 @@ def refuse(name: str, weights: int, dtype: torch.dtype, device: torch.device) ->
         ways.insert(0, "bfloat16")
     raise NoRoom(
         f"{name} needs about {_size(needed)} in {words} and {device} has {_size(there)} free, of which "
-        f"{part():.0%} may be used (LENSES_MEMORY): choose {', '.join(ways[:-1])}, or {ways[-1]}"
+        f"{part():.0%} may be used (LENSES_MEMORY): choose {', '.join(ways[:-1])}, or {ways[-1]}",
+        str(device), math.ceil(needed / part()) - there,
+    )  # fmt: skip
+
+
+def taken(network: nn.Module, device: torch.device) -> int:
+    """Bytes of a model's weights on a device."""
+    weights = [*network.parameters(), *network.buffers()]
+    return sum(
+        w.nbytes for w in weights if w.device.type == device.type and device.index in (None, w.device.index)
     )
 
 

@@ -7,6 +7,7 @@ but the last after its position.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from lenses import target, tokens
 from lenses.decoder import Decoder
@@ -16,6 +17,8 @@ from lenses.trace import Trace
 
 KEPT = 16 << 20
 """Bytes of a trace that holds another word, up to which it is remembered with the target's."""
+TOGETHER = 32 << 20
+"""Bytes of all of these that are remembered with one trace: those of the last words."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,21 @@ def at_place(decoder: Decoder, trace: Trace, position: int, ids: tuple[int, ...]
         return Word(trace, word)
     memo = trace.memo.setdefault(decoder, {})
     key = "followed", position, ids[:-1], trace.residual.device, trace.residual._version
-    made: Trace = memo.get(key) or followed(decoder, trace, word)
+    made: Trace = memo.pop(key, None) or followed(decoder, trace, word)
     if made.residual.nbytes <= KEPT:
         memo[key] = made
+        _forget(memo)
     return Word(made, word)
+
+
+def _forget(memo: dict[Any, Any]) -> None:
+    """Let the traces go that were not asked for longest, where all of them are too many bytes."""
+    room = TOGETHER
+    for key, kept in reversed(list(memo.items())):  # a copy at once: other threads may use this trace
+        if isinstance(kept, Trace):
+            room -= kept.residual.nbytes
+            if room < 0:
+                memo.pop(key, None)
 
 
 def holds(trace: Trace, word: Target) -> bool:

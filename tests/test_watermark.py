@@ -62,6 +62,20 @@ def test_the_refusal_has_the_figures_and_the_ways_out(monkeypatch):
         "the disk, or a smaller model"
     )
     watermark.refuse("owner/model", 7_000_000_000, torch.bfloat16, torch.device("cuda", 0))
+    assert refusal.value.device == "cuda:0"
+    having(monkeypatch, int(22.3e9) + refusal.value.lacking)  # which is what it says
+    watermark.refuse("owner/model", 7_000_000_000, torch.float32, torch.device("cuda", 0))
+    having(monkeypatch, int(22.3e9) + refusal.value.lacking - 2)
+    with pytest.raises(NoRoom):
+        watermark.refuse("owner/model", 7_000_000_000, torch.float32, torch.device("cuda", 0))
+
+
+def test_what_a_model_takes_on_a_device_is_the_bytes_of_its_weights_there():
+    network = tiny.model("llama")
+    weights = sum(p.nbytes for p in network.parameters())
+    buffers = sum(b.nbytes for b in network.buffers())
+    assert watermark.taken(network, CPU) == weights + buffers
+    assert watermark.taken(network, torch.device("cuda", 0)) == 0
 
 
 @pytest.mark.parametrize("text", ["0", "1.2", "-1", "most", "nan"])

@@ -70,6 +70,7 @@ class Conductance(Options):
         None,
         "how many points run at once: changes memory, not the answer; fitted to memory if none",
         least=1,
+        memory=True,
     )
 
     @property
@@ -139,7 +140,7 @@ class Conductance(Options):
         def at(depth: int) -> Tensor:
             found = LayerConductance(f, taps[depth]).attribute(
                 path.end[None], path.start[None], n_steps=self.steps,
-                internal_batch_size=self.internal_batch_size,
+                internal_batch_size=self.internal_batch_size or max(2, path.fits()),  # a step has two ends
             )  # fmt: skip
             return found[0].detach().double().sum(dim=-1)
 

@@ -67,8 +67,9 @@ class DLA(Options):
         shared=True,
     )
     against: str = option(
-        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
-    )
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True,
+        word=True,
+    )  # fmt: skip
     halves: bool = option(False, "also each block's attention and MLP by themselves, where it has them")
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:

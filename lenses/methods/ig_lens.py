@@ -71,8 +71,9 @@ class IGLens(Options):
         meanings=MEANINGS,
     )  # fmt: skip
     against: str = option(
-        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
-    )
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True,
+        word=True,
+    )  # fmt: skip
     folder: str | None = option(
         None, "a folder with a tuned lens of this model; found by itself if none", when=("readout", "tuned"),
         shared=True, path=True,

@@ -71,6 +71,7 @@ class LayerIG(Options):
         None,
         "how many points of a depth run at once: changes memory, not the answer; fitted to memory if none",
         least=1,
+        memory=True,
     )
 
     @property

@@ -48,8 +48,9 @@ class LogitLens(Options):
         meanings=MEANINGS,
     )  # fmt: skip
     against: str = option(
-        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
-    )
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True,
+        word=True,
+    )  # fmt: skip
 
     def attribute(self, decoder: Decoder, trace: Trace, target: Target) -> Attribution:
         from lenses.measure import measure

@@ -49,8 +49,9 @@ class TunedLens(Options):
         "probability", "what is read of the target at each depth", live=True, shared=True, meanings=MEANINGS
     )
     against: str = option(
-        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True
-    )
+        "", "the other word, for difference and log-odds", when=("readout", *AGAINST), live=True, shared=True,
+        word=True,
+    )  # fmt: skip
     folder: str | None = option(
         None, "a folder with a tuned lens of this model; found by itself if none", shared=True, path=True
     )

@@ -34,8 +34,8 @@ def making(
     """The findings of a list, whose files are in the folder (or in `files`) when it ends.
 
     Rows that an earlier run left in the folder are not computed again if `resume` is given. A prompt of
-    more than `longest` tokens is a failure. Raises `BadRun` for a folder that does not take this run, and
-    `BadOption` for a lens that does not fit.
+    more than `longest` tokens, its word included, is a failure. Raises `BadRun` for a folder that does not
+    take this run, and `BadOption` for a lens that does not fit.
     """
     with Store(folder, settings(decoder, listed, lenses), listed.rows) as run:
         yield from computing(decoder, run, lenses, resume=resume, batch_size=batch_size, longest=longest)

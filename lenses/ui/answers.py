@@ -15,7 +15,7 @@ import streamlit as st
 
 from lenses import shortage
 from lenses.building import BUILDING
-from lenses.errors import BadPrompt, LensesError
+from lenses.errors import LensesError
 from lenses.ui.jobs import Failed, Jobs, Work
 from lenses.ui.results import Results
 from lenses.ui.settings import settings
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from lenses.progress import Progress
     from lenses.question import Question, Reading
     from lenses.surface import Surface
-    from lenses.tokens import Prompt
-    from lenses.ui.models import Held
+    from lenses.tokens import Prompt, Token
+    from lenses.ui.shelf import Held
 
 
 @dataclass(frozen=True)
@@ -82,17 +82,14 @@ def quickly() -> Iterator[None]:
 def prompt(held: Held, ask: Ask, more: int = 0) -> Prompt:
     """The tokens of the text; raises `BadPrompt`, also where they, and `more` of an answer, are more than
     the host allows."""
-    from lenses import tokens
+    from lenses import limits, tokens
 
-    decoder = held.decoder
+    decoder, most = held.decoder, settings().max_tokens
+    limits.refuse_text("the prompt", ask.prompt, most)
     read = tokens.encode(decoder.tokenizer, ask.prompt, ask.chat)
     if ask.answer:
         read = replace(read, tokens=tokens.as_tokens(decoder.tokenizer, [*read.ids, *ask.answer]))
-    limit = settings().max_tokens
-    count = len(read.tokens) + more
-    if limit is not None and count > limit:
-        what = f"the prompt has {count} tokens" if not more else f"prompt and answer have {count} tokens"
-        raise BadPrompt(f"{what} and this page takes {limit}: leave out {count - limit}")
+    limits.refuse("prompt and answer have" if more else "the prompt has", len(read.tokens) + more, most)
     return read
 
 
@@ -105,14 +102,28 @@ def reading(held: Held, ask: Ask) -> Reading:
             found = read(held.decoder, prompt(held, ask), ask.position)
         return replace(found, trace=found.trace.to("cpu"))
 
-    return jobs().results.recall(("reading", held.serial, ask), make)
+    return jobs().results.recall(_read_of(held, ask), make)
+
+
+def word(held: Held, reading: Reading, text: str) -> tuple[Token, ...]:
+    """How a typed target is read; raises `BadPrompt`, also where it and the prompt are more than the host
+    allows."""
+    from lenses import limits
+    from lenses.target import read_as
+
+    given = held.decoder.tokenizer, reading.prompt, reading.position
+    limits.refuse_words(*given, [text], settings().max_tokens)
+    return read_as(*given, text)
 
 
 def question(held: Held, ask: Ask, target: str | int | None) -> Question:
-    """The question about a target; raises `BadPrompt` for one that the vocabulary lacks."""
+    """The question about a target; raises `BadPrompt` for one that the vocabulary lacks, or that is too
+    long."""
     from lenses.question import aim
 
     found = reading(held, ask)
+    if isinstance(target, str):
+        word(held, found, target)
     near = replace(found, trace=found.trace.to(held.decoder.device))
     with quickly():
         return aim(held.decoder, near, target)
@@ -145,6 +156,7 @@ def answer(
         seen = jobs().results.recall(
             ("surface", *about), lambda: look(held.decoder, asked.trace, asked.target)
         )  # fmt: skip
+        jobs().results.weigh(_read_of(held, ask))  # its trace remembers the states of other words by now
         cards = tuple(_card(lens, key, made[key], key in stopped) for key, lens in keys.items())
         done = [card.result for card in cards if card.result is not None]
         return Answer(gather(held.decoder, asked, done), seen, cards)
@@ -156,9 +168,16 @@ def map_work(held: Held, ask: Ask, lens: Lens, count: int) -> Work:
     def work() -> Generator[Progress, None, DepthMap]:
         from lenses.mapping import mapping
 
-        return (yield from mapping(held.decoder, prompt(held, ask), lens, answer=count, top=5))
+        read = prompt(held, ask, more=count)
+        _refuse(held, lens, read, len(read.tokens) - 1, count)
+        return (yield from mapping(held.decoder, read, lens, answer=count, top=5))
 
     return work
+
+
+def _read_of(held: Held, ask: Ask) -> Hashable:
+    """The key of a reading."""
+    return "reading", held.serial, ask
 
 
 def _card(lens: Lens, key: Hashable, made: Result | Failed | None, stopped: bool) -> Card:
@@ -172,6 +191,7 @@ def _quick(held: Held, asked: Question, lens: Lens, key: Hashable) -> Result | F
 
     def make() -> Result | Failed:
         try:
+            _refuse(held, lens, asked.prompt, asked.target.position)
             with shortage.noticed("this text"):
                 return explain(held.decoder, asked, lens)
         except LensesError as refusal:
@@ -184,6 +204,14 @@ def _work(held: Held, asked: Question, lens: Lens) -> Work:
     def work() -> Generator[Progress, None, Result]:
         from lenses.comparison import explaining
 
+        _refuse(held, lens, asked.prompt, asked.target.position)
         return (yield from explaining(held.decoder, asked, lens))
 
     return work
+
+
+def _refuse(held: Held, lens: Lens, prompt: Prompt, position: int, more: int = 0) -> None:
+    """Raise `BadPrompt` for a lens whose own texts are more than the host allows."""
+    from lenses import limits
+
+    limits.refuse_lens(lens, held.decoder.tokenizer, prompt, position, settings().max_tokens, more)

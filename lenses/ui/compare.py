@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lenses.onset import Name
     from lenses.question import Question
     from lenses.tokens import Prompt
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 INTRO = (
     "A language model builds its next word block by block. Each card below is one method's answer to: at "

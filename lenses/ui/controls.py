@@ -12,13 +12,13 @@ from lenses.onset import DEFINITIONS, Name
 from lenses.registry import LENSES
 from lenses.surface import Ranked
 from lenses.tokens import visible
-from lenses.ui import options
+from lenses.ui import answers, options
 from lenses.ui.text import chips, label, message
 
 if TYPE_CHECKING:
     from lenses.question import Reading
     from lenses.tokens import Prompt
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 LAST = -1  # an option of None would be shown as no choice at all
 LIKELY = 10
@@ -134,10 +134,8 @@ def _untype() -> None:
 
 def _preview(held: Held, reading: Reading, typed: str) -> bool:
     """How the typed word is read: its tokens; False for one that is none."""
-    from lenses.target import read_as
-
     try:
-        pieces = read_as(held.decoder.tokenizer, reading.prompt, reading.position, typed)
+        pieces = answers.word(held, reading, typed)
     except LensesError as error:
         message("error", f"{error}; until then, the word that was picked above is shown")
         return False

@@ -14,7 +14,7 @@ from lenses.ui.text import message, small
 if TYPE_CHECKING:
     from lenses.lens import Lens
     from lenses.prompts import PromptList
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 
 def cost(held: Held, listed: PromptList, lenses: Sequence[Lens]) -> None:

@@ -11,7 +11,8 @@ from lenses.errors import LensesError
 from lenses.lens import fields
 from lenses.registry import LENSES, shared, takes
 from lenses.ui import options
-from lenses.ui.models import Choice, choice_of
+from lenses.ui.models import choice_of
+from lenses.ui.shelf import Choice
 from lenses.ui.text import message
 
 PROMPT = "The capital of France is"

@@ -17,7 +17,7 @@ from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
     from lenses.depth_map import DepthMap
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 INTRO = (
     "Every column is a token of the text, every row a depth with the last on top. The colour says what that "

@@ -1,55 +1,34 @@
 """The models in memory: at most so many, each loaded once however many visitors ask for it.
 
-Streamlit's resource cache is the shelf; a job of its own loads what is not there. A model that can't
-be loaded leaves the shelf, and what visitors use, as it was.
+A job of its own loads what is not on the shelf. A model that can't be loaded leaves the shelf, and what
+visitors use, as it was; one that fits only where another goes takes its place (`room`).
 """
 
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Generator
 from dataclasses import dataclass
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from lenses.errors import NoRoom
 from lenses.progress import Progress
 from lenses.ui.jobs import Failed, Jobs, State
 from lenses.ui.results import Results
+from lenses.ui.room import make_room
 from lenses.ui.settings import settings
+from lenses.ui.shelf import Choice, Held, Shelf, serials
 
 if TYPE_CHECKING:
     from lenses.decoder import Decoder
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A model as a visitor names it; what is None is left to `loading`."""
-
-    name: str
-    dtype: str | None = None
-    device: str | None = None
-    revision: str | None = None
-
-
-@dataclass(frozen=True)
-class Held:
-    """A model on the shelf; `serial` tells it from the same model loaded at another time."""
-
-    choice: Choice
-    decoder: Decoder
-    serial: int
-
-
-_serials = count(1)
-KEPT = int(os.environ.get("LENSES_MODELS_KEPT") or 1)
-"""How many models stay in memory."""
-
-
-class Absent(Exception):
-    """The model is not on the shelf."""
+@st.cache_resource(show_spinner=False)
+def shelf() -> Shelf:
+    """The one shelf, for all visitors."""
+    return Shelf(settings().kept)
 
 
 @st.cache_resource(show_spinner=False)
@@ -60,11 +39,7 @@ def loader() -> Jobs:
 
 def held(choice: Choice) -> Held | None:
     """The model of a choice, if it is on the shelf."""
-    try:
-        found: Held = _shelf(choice, None)
-    except Absent:
-        return None
-    return found
+    return shelf().get(choice)
 
 
 def want(who: str, choice: Choice) -> None:
@@ -97,22 +72,24 @@ def _failure(choice: Choice) -> Failed | None:
 def _load(choice: Choice) -> Generator[Progress, None, Loaded]:
     settings().refuse(choice.name)
     yield Progress("importing torch and transformers")
-    from lenses.loading import loading
-
-    decoder = yield from loading(
-        choice.name, revision=choice.revision, dtype=choice.dtype, device=choice.device
-    )
-    _shelf(choice, Held(choice, decoder, next(_serials)))
+    try:
+        decoder = yield from _decoder(choice)
+    except NoRoom as refusal:
+        yield from make_room(shelf(), refusal, _release)
+        decoder = yield from _decoder(choice)
+    shelf().put(Held(choice, decoder, next(serials)))
     _release()
     return Loaded()
 
 
-@st.cache_resource(show_spinner=False, max_entries=KEPT)
-def _shelf(choice: Choice, _held: Held | None) -> Held:
-    """The shelf itself: `_held` is what to put there, and no part of the key."""
-    if _held is None:
-        raise Absent
-    return _held
+def _decoder(choice: Choice) -> Generator[Progress, None, Decoder]:
+    from lenses.loading import loading
+
+    return (
+        yield from loading(
+            choice.name, revision=choice.revision, dtype=choice.dtype, device=choice.device
+        )
+    )  # fmt: skip
 
 
 def _release() -> None:

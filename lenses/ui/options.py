@@ -122,8 +122,8 @@ def _values(name: str) -> dict[str, Any]:
 
 
 def _kept_from(f: dataclasses.Field[Any]) -> bool:
-    """Whether an option names a place on a machine that is not the visitor's."""
-    return bool(f.metadata.get("path")) and settings().hosted
+    """Whether an option names a place on a machine that is not the visitor's, or how much of it is taken."""
+    return settings().hosted and bool(f.metadata.get("path") or f.metadata.get("memory"))
 
 
 def _idle(name: str, f: dataclasses.Field[Any]) -> bool:

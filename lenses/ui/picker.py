@@ -11,8 +11,9 @@ from lenses.errors import LensesError
 from lenses.memory import parameters
 from lenses.ui import models
 from lenses.ui.jobs import Failed, State
-from lenses.ui.models import Choice, Held, choice_of
+from lenses.ui.models import choice_of
 from lenses.ui.settings import settings
+from lenses.ui.shelf import Choice, Held
 from lenses.ui.text import label, message, small
 
 DTYPES = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}

@@ -18,7 +18,7 @@ from lenses.ui.text import message, small
 
 if TYPE_CHECKING:
     from lenses.prompts import PromptList
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 INTRO = (
     "Give a list of prompts, and get every method's account of every one: what adds up, where the answers "

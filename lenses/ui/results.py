@@ -1,10 +1,13 @@
-"""What was computed, by key, within a bound of bytes: the least recently used is given up first."""
+"""What was computed, by key, within a bound of bytes: the least recently used is given up first.
+
+A trace remembers what was read off it, so it grows after it was put here: `weigh` counts it again.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, TypeVar
 
 from cachetools import LRUCache
@@ -17,7 +20,7 @@ BOUND = 512 << 20
 
 
 class Results:
-    """A store that any number of threads may use; values are plain and never changed."""
+    """A store that any number of threads may use; values are plain, and never say anything else later."""
 
     def __init__(self, bound: int = BOUND) -> None:
         self._kept: LRUCache[Hashable, Any] = LRUCache(bound, getsizeof=size)
@@ -39,6 +42,13 @@ class Results:
                 return False
             self._kept[key] = value
             return True
+
+    def weigh(self, key: Hashable) -> None:
+        """Count the bytes of a value again; one that has grown larger than the bound is given up."""
+        with self._lock:
+            value = self._kept.pop(key, None)
+            if value is not None and size(value) <= self._kept.maxsize:
+                self._kept[key] = value
 
     def drop(self, key: Hashable) -> None:
         with self._lock:
@@ -65,6 +75,13 @@ def size(value: Any) -> int:
         # What stands in a long row is alike, and counting all of it would take longer than making it.
         some = value[:SAMPLE]
         return 60 + sum(map(size, some)) * len(value) // max(1, len(some))
-    if isinstance(value, dict):
-        return 60 + sum(size(key) + size(entry) for key, entry in value.items())
+    if isinstance(value, Mapping):
+        # A copy at once, since other threads may read off the same trace.
+        return 60 + sum(_named(key) + size(entry) for key, entry in list(value.items()))
     return 60 + (len(value) if isinstance(value, str) else 0)
+
+
+def _named(key: Any) -> int:
+    """The bytes of a key: its texts; all else in it, as in those of a trace's memo, is kept elsewhere."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return 60 + sum(len(part) for part in parts if isinstance(part, str))

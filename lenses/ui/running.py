@@ -49,7 +49,7 @@ def follow(
         message("info", "the files of this run were deleted after a week without use: run the list again")
     else:
         if not run.stopped:
-            st.session_state[slot] = replace(run, work=None)  # it holds a model, and is done
+            st.session_state[slot] = replace(run, work=None)  # it is done, and needs no model again
         small(f"{run.name}, {counted(run.total, 'prompt')}")
         show(key, found, run)
 

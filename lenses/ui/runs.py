@@ -23,6 +23,7 @@ import streamlit as st
 from lenses.building import BUILDING
 from lenses.convert import cache
 from lenses.errors import BadRun
+from lenses.ui import models
 from lenses.ui.answers import jobs
 from lenses.ui.jobs import Failed, Jobs, Work
 from lenses.ui.picker import progress, who
@@ -30,13 +31,14 @@ from lenses.ui.settings import settings
 from lenses.ui.text import small
 
 if TYPE_CHECKING:
+    from lenses.decoder import Decoder
     from lenses.findings import Findings, Outcome
     from lenses.lens import Lens
     from lenses.progress import Progress
     from lenses.prompts import PromptList
     from lenses.report import Archived
     from lenses.store import Store
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Choice, Held
 
 DIGITS = 24
 """Of the digest that names a run's folder."""
@@ -53,8 +55,9 @@ ACTIVE, OPENED, VALIDATED = "report_run", "report_opened", "validation_run"
 class Run:
     """A list's run, or a report that was opened, as its session keeps it whatever else is chosen.
 
-    `work` computes and writes; it holds the model, and is None when it is done. `closing` writes what is
-    done by now into a folder. `partial` names a report of a run that was stopped.
+    `work` computes and writes, with the model that is on the shelf when it begins, so that no session keeps
+    one in memory; it is None when it is done. `closing` writes what is done by now into a folder. `partial`
+    names a report of a run that was stopped.
     """
 
     key: Hashable
@@ -96,12 +99,12 @@ def estimates() -> Jobs:
 def run(held: Held, listed: PromptList, lenses: Sequence[Lens]) -> Run:
     """The run of a list with a model and lenses."""
 
-    def making(folder: Path, files: Path) -> Generator[Progress, None, Findings]:
+    def making(decoder: Decoder, folder: Path, files: Path) -> Generator[Progress, None, Findings]:
         from lenses.report import making
 
         return (
             yield from making(
-                held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
+                decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
                 longest=settings().max_tokens, files=files,
             )
         )  # fmt: skip
@@ -119,11 +122,11 @@ def begun(
     held: Held,
     listed: PromptList,
     lenses: Sequence[Lens],
-    making: Callable[[Path, Path], Generator[Progress, None, Any]],
+    making: Callable[[Decoder, Path, Path], Generator[Progress, None, Any]],
     closing: Callable[[Store, Path], Generator[Progress, None, Any]],
 ) -> Run:
     """A run of any kind in the folder of what is asked: `making` computes into that folder and writes into
-    another, `closing` writes what a stopped run holds."""
+    another, `closing` writes what a stopped run holds. Neither may hold the model."""
     from lenses.store import Store
     from lenses.store import settings as asked_for
 
@@ -133,10 +136,11 @@ def begun(
     digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:DIGITS]
     folder = _home() / digest
     store = Store(folder, store_settings, listed.rows)
+    choice = held.choice
 
     def work() -> Generator[Progress, None, Any]:
         _make(folder)
-        return (yield from making(folder, made.files))
+        return (yield from making(_model(choice), folder, made.files))
 
     def closed_into(files: Path) -> Work:
         def closed() -> Generator[Progress, None, Any]:
@@ -150,6 +154,17 @@ def begun(
         (kind, digest, listed.name), listed.name, folder, store.one, len(listed.rows), work, closed_into
     )
     return made
+
+
+def _model(choice: Choice) -> Decoder:
+    """The model of a run that begins or goes on; raises `BadRun` where it is not in memory any more."""
+    found = models.held(choice)
+    if found is None:
+        raise BadRun(
+            f"{choice.name} had to make room for another model meanwhile, and what is done of this run is "
+            "kept: choose it in the sidebar, and try again when it is loaded"
+        )
+    return found.decoder
 
 
 def opened(archived: Archived, digest: str) -> Run:

@@ -1,11 +1,9 @@
-"""What a host may fix by the environment: which models, how much is taken, which device.
-
-(How many models stay in memory is `LENSES_MODELS_KEPT`, read once in `models`.)
-"""
+"""What a host may fix by the environment: which models, how much is taken, which device."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +12,8 @@ from lenses.errors import BadOption, UnknownModel
 
 QUEUE = 50
 """How many may be in line, unless the host says otherwise."""
+KEPT = 1
+"""How many models stay in memory, unless the host says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Settings:
     """`models` empty means any; None means no limit, the best device there is, and the cache folder.
 
     `queue` is how many lists may be in line at once, the running one included, and how many slow methods
-    and maps; `max_rows` the longest list.
+    and maps; `max_rows` the longest list; `kept` how many models stay in memory.
     """
 
     models: tuple[str, ...] = ()
@@ -30,6 +30,7 @@ class Settings:
     runs: Path | None = None
     queue: int = QUEUE
     max_rows: int | None = None
+    kept: int = KEPT
 
     @property
     def hosted(self) -> bool:
@@ -56,8 +57,8 @@ class Settings:
 
 
 def settings() -> Settings:
-    """The settings in `LENSES_MODELS`, `LENSES_MAX_TOKENS`, `LENSES_MAX_ROWS`, `LENSES_QUEUE`,
-    `LENSES_DEVICE` and `LENSES_RUNS`.
+    """The settings in `LENSES_MODELS`, `LENSES_MODELS_KEPT`, `LENSES_MAX_TOKENS`, `LENSES_MAX_ROWS`,
+    `LENSES_QUEUE`, `LENSES_DEVICE` and `LENSES_RUNS`.
 
     Raises `BadOption` for a number that is none.
     """
@@ -69,6 +70,7 @@ def settings() -> Settings:
         runs=Path(os.environ["LENSES_RUNS"]) if os.environ.get("LENSES_RUNS") else None,
         queue=_number("LENSES_QUEUE") or QUEUE,
         max_rows=_number("LENSES_MAX_ROWS"),
+        kept=_number("LENSES_MODELS_KEPT") or KEPT,
     )
 
 
@@ -76,6 +78,6 @@ def _number(name: str) -> int | None:
     text = os.environ.get(name, "").strip()
     if not text:
         return None
-    if not text.isdigit() or int(text) < 1:
-        raise BadOption(f"the setting {name} must be a whole number of at least 1, not {text!r}")
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise BadOption(f"the setting {name} must be a whole number of at least 1, not {text[:40]!r}")
     return int(text)

@@ -16,7 +16,7 @@ from lenses.ui.text import message, small
 if TYPE_CHECKING:
     from lenses.audit import Audit
     from lenses.question import Question
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 INTRO = (
     "A ledger has to start somewhere, and there is no neutral place. All baselines below share every step "

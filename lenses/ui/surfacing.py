@@ -16,7 +16,7 @@ from lenses.ui.text import message, small
 if TYPE_CHECKING:
     from lenses.question import Question
     from lenses.surfacing import Moves, Peak
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
 
 PEAKS = (
     "The tokens that are likeliest at any depth, not only in the end: what the model was about to say on the "

@@ -22,10 +22,11 @@ from lenses.ui.validated import show
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
+    from lenses.decoder import Decoder
     from lenses.lens import Lens
     from lenses.prompts import PromptList
     from lenses.store import Store
-    from lenses.ui.models import Held
+    from lenses.ui.shelf import Held
     from lenses.validating import Validated
 
 INTRO = (
@@ -84,12 +85,12 @@ def _run(held: Held, listed: PromptList, lenses: Sequence[Lens]) -> Run:
     """The validation of a list as a run in a folder of its own."""
     from lenses.validating import along
 
-    def making(folder: Path, files: Path) -> Generator[Progress, None, Validated]:
+    def making(decoder: Decoder, folder: Path, files: Path) -> Generator[Progress, None, Validated]:
         from lenses.report import write_validation
         from lenses.validating import validating
 
         found = yield from validating(
-            held.decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
+            decoder, listed, lenses, folder, resume=True, batch_size=BATCH,
             longest=settings().max_tokens,
         )  # fmt: skip
         yield Progress("writing the files")

@@ -12,7 +12,7 @@ import torch
 from lenses import memory
 from lenses.catalog import MODELS
 from lenses.errors import UnknownModel
-from lenses.ui import models
+from lenses.ui import models, room
 from lenses.ui.jobs import Failed
 from tests import tiny
 
@@ -45,6 +45,18 @@ def test_four_models_loaded_one_after_another_leave_one_alive(folders, fresh):
         decoders.append(weakref.ref(load(models.choice_of(folders[family])).decoder))
         assert alive(decoders) == 1
     assert decoders[-1]() is not None
+
+
+def test_as_many_models_stay_as_the_host_says_and_the_one_unused_longest_goes_first(
+    folders, fresh, monkeypatch
+):
+    monkeypatch.setenv("LENSES_MODELS_KEPT", "2")
+    first, second, third = (models.choice_of(folders[family]) for family in FAMILIES[:3])
+    load(first)
+    load(second)
+    assert models.held(first) is not None
+    load(third)
+    assert [models.held(one) is not None for one in (first, second, third)] == [True, False, True]
 
 
 def test_five_sessions_that_start_at_once_load_the_model_once(folders, fresh, monkeypatch):
@@ -94,6 +106,41 @@ def test_a_model_that_has_no_room_leaves_the_old_one_in_its_place(folders, fresh
     assert models.loader().idle(SOON)
     assert "in float32 and cpu has 0.0 GB free" in models.state(large).reason
     assert models.held(good) is held
+
+
+@pytest.fixture
+def tight(folders, fresh, monkeypatch):
+    """Room for one of two models: what is told as free lacks what is held and alive of gpt2."""
+    from lenses import watermark
+
+    monkeypatch.setenv("LENSES_MEMORY", "1")
+    good, large = (models.choice_of(folders[family], device="cpu") for family in ("gpt2", "llama"))
+    gone = weakref.ref(load(good).decoder)
+    enough = watermark.ROOM + 4 * memory.parameters(folders["llama"])
+    monkeypatch.setattr(watermark, "free", lambda device: enough - (1 if gone() else 0))
+    return good, large
+
+
+def test_a_model_that_fits_only_without_the_old_one_takes_its_place(tight):
+    good, large = tight
+    load(large)
+    assert models.held(good) is None
+
+
+def test_a_model_that_somebody_works_with_stays_and_the_other_is_told_so(tight, monkeypatch):
+    good, large = tight
+    monkeypatch.setattr(room, "PATIENCE", 0.5)
+    working = models.held(good)
+    models.want("a", large)
+    assert models.loader().idle(SOON)
+    reason = models.state(large).reason
+    assert "llama needs about" in reason
+    assert reason.endswith(f"{good.name} stays in memory until the work with it is done")
+    assert models.held(good) == working
+    assert models.held(good).serial == working.serial  # its results still count
+    del working
+    models.forgive(large)
+    load(large)  # tried again, it has room
 
 
 def test_a_model_that_had_to_go_is_loaded_again_when_it_is_wanted_again(folders, fresh):

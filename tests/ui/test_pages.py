@@ -10,6 +10,8 @@ import streamlit as st
 
 import lenses
 from lenses import registry
+from lenses.errors import BadOption
+from lenses.lens import fields
 from lenses.ui import models, options
 from lenses.ui.answers import jobs
 from lenses.ui.settings import settings
@@ -275,7 +277,7 @@ def parts_of(value: object) -> set[type]:
 
 def test_the_host_can_limit_the_prompt_and_the_models(folder, fresh, monkeypatch):
     monkeypatch.setenv("LENSES_MAX_TOKENS", "4")
-    assert "the prompt has 6 tokens and this page takes 4: leave out 2" in texts(opened(folder))
+    assert "the prompt has 6 tokens and at most 4 are taken here: leave out 2" in texts(opened(folder))
     monkeypatch.setenv("LENSES_MODELS", "gpt2")
     st.cache_resource.clear()
     at = opened(folder)
@@ -295,6 +297,35 @@ def test_visitors_of_a_hosted_page_name_no_folder_of_its_machine(folder, fresh, 
     assert not [box for box in at.text_input if box.key == "folder"]
 
 
+def test_visitors_of_a_hosted_page_do_not_say_how_much_memory_a_method_takes(folder, fresh, monkeypatch):
+    names = [
+        options.key(lens, f.name)
+        for lens in registry.LENSES
+        for f in fields(registry.LENSES[lens])
+        if f.metadata.get("memory")
+    ]
+    assert names == ["layer-ig.internal_batch_size", "conductance.internal_batch_size"]
+    asked = {"lenses": "layer-ig,conductance", **{name.replace(".", "__"): "3" for name in names}}
+    found, chosen = [], options.chosen
+    monkeypatch.setattr(options, "chosen", lambda names: found.append(chosen(names)) or found[-1])
+    at = opened(folder, **asked)
+    assert {box.key for box in at.number_input} >= set(names)
+    assert {lens.internal_batch_size for lens in found[-1]} == {3}
+    monkeypatch.setenv("LENSES_MODELS", folder)
+    st.cache_resource.clear()
+    at = opened(folder, **asked)
+    assert not {box.key for box in at.number_input} & set(names)
+    assert {lens.internal_batch_size for lens in found[-1]} == {None}
+
+
+def test_a_word_counts_against_the_hosts_limit_and_the_one_before_stays(folder, fresh, monkeypatch):
+    monkeypatch.setenv("LENSES_MAX_TOKENS", "7")
+    at = opened(folder, target="w5 w6 w7")
+    assert "prompt and word have 8 tokens and at most 7 are taken here: leave out 1" in texts(at)
+    assert "until then, the word that was picked above is shown" in texts(at)
+    assert "‘w5w6’" in headline(opened(folder, target="w5 w6"))
+
+
 def test_a_revision_is_never_a_path(folder, fresh):
     for revision in ("/etc/passwd", "../../x", "a/../b"):
         at = opened("owner/no-such-model", revision=revision)
@@ -304,7 +335,7 @@ def test_a_revision_is_never_a_path(folder, fresh):
 def test_an_answer_counts_against_the_hosts_limit(folder, fresh, monkeypatch):
     monkeypatch.setenv("LENSES_MAX_TOKENS", "8")
     at = opened(folder, "map", answer="3")
-    assert "prompt and answer have 9 tokens and this page takes 8: leave out 1" in texts(at)
+    assert "prompt and answer have 9 tokens and at most 8 are taken here: leave out 1" in texts(at)
 
 
 def test_the_address_names_the_model_whose_numbers_are_shown(folder, fresh):
@@ -333,11 +364,17 @@ def test_what_failed_can_be_tried_again(folder, fresh, monkeypatch):
     assert len(charts(at)) == len(HAVE) + 3
 
 
-def test_a_setting_that_is_no_number_is_a_sentence(monkeypatch):
-    monkeypatch.setenv("LENSES_MAX_TOKENS", "many")
+@pytest.mark.parametrize(
+    "name", ["LENSES_MAX_TOKENS", "LENSES_MAX_ROWS", "LENSES_QUEUE", "LENSES_MODELS_KEPT"]
+)
+def test_a_setting_that_is_no_number_is_a_sentence(name, monkeypatch):
+    for text in ("many", "two", "0", "-1", "1.5", "²", "9" * 5000):
+        monkeypatch.setenv(name, text)
+        with pytest.raises(BadOption, match=f"{name} must be a whole number of at least 1, not"):
+            settings()
     at = app().run()
     assert not at.exception
-    assert "LENSES_MAX_TOKENS must be a whole number of at least 1, not 'many'" in texts(at)
+    assert f"{name} must be a whole number of at least 1, not '999" in texts(at)
 
 
 def test_the_settings_are_read_from_the_environment(monkeypatch):
@@ -345,7 +382,9 @@ def test_the_settings_are_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("LENSES_QUEUE", "3")
     monkeypatch.setenv("LENSES_MAX_ROWS", "200")
     monkeypatch.setenv("LENSES_MODELS", "gpt2")
+    monkeypatch.setenv("LENSES_MODELS_KEPT", "2")
     assert (settings().queue, settings().max_rows, settings().hosted) == (3, 200, True)
+    assert settings().kept == 2
 
 
 def test_a_lens_that_can_be_done_without_is_and_comes_back_when_wanted(folder, fresh):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
 import re
 import shutil
 import time
+import weakref
 import zipfile
 from dataclasses import replace
 from types import SimpleNamespace
@@ -21,7 +23,7 @@ from lenses import prompts, registry, report
 from lenses.errors import BadRun
 from lenses.progress import finish
 from lenses.store import Store
-from lenses.ui import runs
+from lenses.ui import models, runs
 from lenses.ui.models import choice_of, held
 from lenses.ui.runs import ACTIVE, queue
 from tests import tiny
@@ -370,6 +372,37 @@ def test_a_folder_that_cannot_be_written_is_the_hosts_to_mend(folder, monkeypatc
     assert "the host of this page sets the folder by LENSES_RUNS" in texts(at)
 
 
-def test_a_run_that_is_done_holds_no_model(folder):
+def test_a_run_that_is_done_is_never_computed_again(folder):
     at = press(upload(opened(folder)), "run-list")
     assert at.session_state[ACTIVE].work is None
+
+
+def test_no_run_keeps_its_model_in_memory_and_one_goes_on_when_it_is_loaded_again(
+    folder, tmp_path, monkeypatch
+):
+    # Stopped, failed, or finished while its visitor was elsewhere: the model goes when another comes.
+    kept, keep = [], Store.keep
+
+    def some(self, outcomes):
+        kept.append(len(outcomes))
+        if len(kept) == 2:
+            raise BadRun("the lights went out")
+        keep(self, outcomes)
+
+    monkeypatch.setattr("lenses.ui.runs.BATCH", 1)
+    monkeypatch.setattr(Store, "keep", some)
+    at = press(upload(opened(folder)), "run-list")
+    assert "the lights went out" in texts(at)
+    choice = choice_of(folder)
+    gone = weakref.ref(held(choice).decoder)
+    other = choice_of(str(tiny.save("llama", tmp_path / "llama")))
+    models.want("another visitor", other)
+    assert models.loader().idle(60.0)
+    gc.collect()
+    assert (held(choice), gone()) == (None, None)
+    _, work = replace(at.session_state[ACTIVE], stopped=False).wanted
+    with pytest.raises(BadRun, match="gpt2 had to make room for another model meanwhile"):
+        finish(work())
+    at = settle(at)  # the page sees to it that its model comes back
+    assert held(choice) is not None
+    assert "6 prompts were asked of gpt2" in texts(press(at, "retry-report_run"))
