@@ -15,7 +15,6 @@ made large enough for the norm's epsilon to vanish, gives that part's contributi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -104,17 +103,15 @@ def _parts(
 
     states = place.trace.residual[:, place.position]
     parts = torch.cat([states[:1], states.diff(dim=0)])
-    frozen, constant = _frozen(decoder, states[-1])
     halves, known = _added(decoder, place) if split else (parts[:0], [])
-    given, whole = frozen(torch.cat([parts, halves])), decoder.before_head(states[-1:])
-    if not _close(given[: len(parts)].sum(dim=0), whole[0].double() - constant, _tolerance(decoder)):
+    given, whole, constant = _frozen(decoder, states[-1], torch.cat([parts, halves]))
+    if not _close(given[: len(parts)].sum(dim=0), whole - constant, _tolerance(decoder)):
         raise UnsupportedLens(
             "DLA is not available for this model: what stands between its last block and its head is "
             "neither affine nor a norm whose statistics can be frozen"
         )
-    rows = torch.cat([given, constant[None], torch.zeros_like(constant)[None]])
-    rows = torch.cat([rows.to(decoder.dtype), whole])
-    logits = decoder.head(rows, place.token).double().cpu().numpy()
+    rows = torch.cat([given, torch.stack([constant, torch.zeros_like(constant), whole])])
+    logits = decoder.head(rows.to(decoder.dtype), place.token).double().cpu().numpy()
     if not np.isfinite(logits).all():
         raise NonFinite(
             f"the head's logit of token {place.token} is {logits[-1]}, which has no parts: the "
@@ -141,30 +138,28 @@ def _placed(found: Float[ndarray, " half"], known: list[int], count: int) -> Flo
 
 
 def _frozen(
-    decoder: Decoder, last: Float[Tensor, " width"]
-) -> tuple[Callable[[Tensor], Tensor], Float[Tensor, " head"]]:
-    """What the head is given for each of some parts with the norm frozen at `last`, and its constant."""
+    decoder: Decoder, last: Float[Tensor, " width"], parts: Float[Tensor, "part width"]
+) -> tuple[Float[Tensor, "part head"], Float[Tensor, " head"], Float[Tensor, " head"]]:
+    """What the head is given for each part with the norm frozen at `last`, for `last` itself, and its
+    constant."""
     import torch
 
     def tail(rows: Tensor) -> Tensor:
         return decoder.before_head(rows.to(decoder.dtype)).double()
 
-    def loud(parts: Tensor) -> Tensor:
-        rows = parts.double()
-        if centred:
-            rows = rows - rows.mean(dim=-1, keepdim=True)
-        sizes = rows.square().mean(dim=-1, keepdim=True).sqrt()
-        return (tail(rows * (LOUD / sizes.clamp_min(1e-30))) - zero) * sizes
-
     tolerance = _tolerance(decoder)
     shifted = last + last.float().square().mean().sqrt().to(last.dtype)
     zero, once, twice, moved = tail(torch.stack([torch.zeros_like(last), last, 2 * last, shifted]))
     if _close(twice - zero, 2 * (once - zero), tolerance):
-        return lambda parts: tail(parts) - zero, zero
-    centred = _close(moved, once, tolerance)  # a norm that takes the mean out first
+        return tail(parts) - zero, once, zero
+    rows = torch.cat([last[None], parts]).double()
+    if _close(moved, once, tolerance):  # a norm that takes the mean out first
+        rows = rows - rows.mean(dim=-1, keepdim=True)
+    sizes = rows.square().mean(dim=-1, keepdim=True).sqrt()
+    loud = (tail(rows * (LOUD / sizes.clamp_min(1e-30))) - zero) * sizes
     # s(h_L), epsilon and all, from what the model itself makes of h_L (least squares).
-    size = (loud(last[None])[0] @ (once - zero)) / (once - zero).square().sum()
-    return lambda parts: loud(parts) / size, zero
+    size = (loud[0] @ (once - zero)) / (once - zero).square().sum()
+    return loud[1:] / size, once, zero
 
 
 def _tolerance(decoder: Decoder) -> float:
