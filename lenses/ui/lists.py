@@ -29,8 +29,8 @@ def choose(assets: Path, slot: str = ACTIVE) -> PromptList | None:
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.file_uploader(
-            "Prompt list: CSV, TSV, TXT, JSONL, JSON, XLSX or Parquet, with a column “prompt”", key=_uploader(),
-            type=list(prompts.ENDINGS), on_change=_uploaded,
+            "Prompt list: CSV, TSV, TXT, JSONL, JSON, XLSX or Parquet, with a column “prompt”",
+            key=_uploader(), type=list(prompts.ENDINGS), on_change=_uploaded,
         )  # fmt: skip
     with right:
         st.selectbox(

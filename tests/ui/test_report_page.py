@@ -76,6 +76,9 @@ def test_a_list_is_shown_as_it_was_read_before_anything_runs(folder):
     assert preview["target"].tolist() == ["␣w5", ""]
     assert button(at, "run-list").label == "Run 2 prompts"
     assert "It will take about 1 s" in texts(at)
+    stored = io.BytesIO()
+    pd.DataFrame({"prompt": ["w3", "w5", "w7"]}).to_parquet(stored)
+    assert button(upload(at, stored.getvalue(), "list.parquet"), "run-list").label == "Run 3 prompts"
 
 
 def test_rows_that_cant_be_run_are_said_and_the_others_offered(folder):
