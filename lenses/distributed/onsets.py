@@ -18,6 +18,8 @@ from lenses.distributed.frames import picked
 
 PARTITIONS = 16
 """Parts in which values are grouped, at most."""
+ROWS = 10_000
+"""Rows for which another part is worth its start."""
 
 
 def onsets(
@@ -33,7 +35,7 @@ def onsets(
         known = lines.map_batches(
             _explained, batch_size=None, batch_format="pandas", fn_kwargs={"speaking": speaking}
         )
-        groups = known.groupby("group", num_partitions=partitions()).aggregate(
+        groups = known.groupby("group", num_partitions=partitions(explained)).aggregate(
             Count(alias_name="prompts"), Min("row", alias_name="first"),
             Mean("probability", alias_name="probability"), Mean("against", alias_name="against"),
             ValueCounter("depth", alias_name="depths"),
@@ -85,9 +87,10 @@ def quartiles(histogram: pd.DataFrame) -> dict[str, float]:
     return dict(zip(("low", "onset", "high"), found.tolist(), strict=True))
 
 
-def partitions() -> int:
-    """No more parts than CPUs: each is an actor of its own."""
-    return max(1, min(PARTITIONS, int(ray.cluster_resources().get("CPU", 1))))
+def partitions(rows: int) -> int:
+    """In how many parts so many rows are grouped: each is an actor of its own, which takes seconds to start,
+    and no more run at once than there are CPUs."""
+    return max(1, min(PARTITIONS, rows // ROWS, int(ray.cluster_resources().get("CPU", 1))))
 
 
 def _explained(lines: pd.DataFrame, speaking: str | None) -> pd.DataFrame:

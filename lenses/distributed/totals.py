@@ -124,7 +124,7 @@ def summary(found: Lines) -> Generator[Progress, None, Summary]:
     listed = by_row(found.lines, partial(_listed, kept=kept, speaking=speaking), found.none)
     failures = by_row(found.lines, partial(_failures, speaking=speaking), found.none).head(FAILURES)
     yield Progress("finding the quartiles at every depth")
-    bands, medians = _bands(found)
+    bands, medians = _bands(found, total["rows"])
     titles = {name: found.about[name]["title"] for name in names}
     whole = {
         "prompts": total["rows"] - total["failed"], "probability": total["probability"],
@@ -179,14 +179,14 @@ def _agreement(titles: dict[str, str], total: dict[str, Any]) -> pd.DataFrame:
     return table
 
 
-def _bands(found: Lines) -> tuple[dict[str, pd.DataFrame], dict[str, float]]:
+def _bands(found: Lines, rows: int) -> tuple[dict[str, pd.DataFrame], dict[str, float]]:
     """Mean and middle half of each lens at each depth, and the median size of its gap."""
     if not found.about:
         return {}, {}
     values = found.lines.map_batches(
         _values, batch_size=None, batch_format="pandas", fn_kwargs={"about": found.about}
     )
-    made = values.groupby(["lens", "depth"], num_partitions=partitions()).aggregate(
+    made = values.groupby(["lens", "depth"], num_partitions=partitions(rows)).aggregate(
         Mean("value", alias_name="mean"), Quantile("value", 0.25, alias_name="low"),
         Quantile("value", 0.5, alias_name="middle"), Quantile("value", 0.75, alias_name="high"),
     )  # fmt: skip
